@@ -111,7 +111,18 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   app.decorate('publicUrl', () => publicUrl(app))
   app.decorate('egress', openGuard(config, clock.now, registry, log))
   app.addHook('onClose', async () => app.egress.close())
-  if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, links: derivedKeys.links, moved: countMoney(registry, config.METRICS_TENANT) }))
+  if (broker && engines && results)
+    app.decorate(
+      'tasks',
+      taskContext(app, {
+        store,
+        broker,
+        files: results,
+        engines,
+        links: derivedKeys.links,
+        moved: countMoney(registry, config.METRICS_TENANT),
+      }),
+    )
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
@@ -133,7 +144,8 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)
       }
-      if (runs('gateway') && config.PROXY_ROUTES !== null) gateway.register(import('../plugins/proxy/proxy.ts'), { file: config.PROXY_ROUTES })
+      if (runs('gateway') && config.PROXY_ROUTES !== null)
+        gateway.register(import('../plugins/proxy/proxy.ts'), { file: config.PROXY_ROUTES })
       gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }
@@ -152,11 +164,17 @@ async function keylessMedia(scope: FastifyInstance): Promise<void> {
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */
 function openGuard(config: Config, clock: () => number, registry: Registry, log: Surroundings['log']): Egress {
-  const refusals = new Counter({ name: 'tollgate_egress_refused_total', help: 'Addresses that the egress guard refused.', labelNames: ['reason'], registers: [registry] })
+  const refusals = new Counter({
+    name: 'tollgate_egress_refused_total',
+    help: 'Addresses that the egress guard refused.',
+    labelNames: ['reason'],
+    registers: [registry],
+  })
   try {
     const refused = (reason: string, host?: string) => {
       refusals.inc({ reason })
-      if (host !== undefined) log.warn({ event: 'egress_refused', reason, host }, 'egress refused: a host name resolves to an address that is not allowed')
+      if (host !== undefined)
+        log.warn({ event: 'egress_refused', reason, host }, 'egress refused: a host name resolves to an address that is not allowed')
     }
     return openEgress({ allow: config.EGRESS_ALLOW, clock, refused })
   } catch (error) {
@@ -167,7 +185,8 @@ function openGuard(config: Config, clock: () => number, registry: Registry, log:
 /** The kinds that this worker runs. Throws a `ConfigError` on an unknown kind. */
 function workerKinds({ WORKER_KINDS }: Config): string[] {
   const kinds: readonly string[] = [...KINDS, ...OPERATIONS]
-  if (WORKER_KINDS.some((kind) => !kinds.includes(kind))) throw new ConfigError('WORKER_KINDS', WORKER_KINDS.join(','), `some of ${kinds.join(', ')}, or empty`)
+  if (WORKER_KINDS.some((kind) => !kinds.includes(kind)))
+    throw new ConfigError('WORKER_KINDS', WORKER_KINDS.join(','), `some of ${kinds.join(', ')}, or empty`)
   return WORKER_KINDS.length > 0 ? WORKER_KINDS : [...kinds]
 }
 

@@ -146,7 +146,9 @@ async function auth(app: FastifyInstance): Promise<void> {
     return readKey(hash, api).then((key) => authenticated(request, config, hash, key))
   })
 
-  const writing = periodicTask(KEY_USE_MS, keyUse.flush, (err) => app.log.warn({ event: 'key_use_unwritten', err }, 'time of last use of API keys cannot be written'))
+  const writing = periodicTask(KEY_USE_MS, keyUse.flush, (err) =>
+    app.log.warn({ event: 'key_use_unwritten', err }, 'time of last use of API keys cannot be written'),
+  )
   app.addHook('onReady', writing.start)
   app.addHook('onClose', writing.stop)
 }

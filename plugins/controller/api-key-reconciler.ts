@@ -1,10 +1,28 @@
 /** ApiKey reconciler: gathers state, applies the steps of `reconcileKey` one by one, and writes the status. */
-import { hashKey, keyVersionId, mint, open, seal, secretMac, shownPrefix, verifySecretMac, type KeyVersion, type SealingKeys } from '../../src/domain/api-keys.ts'
+import {
+  hashKey,
+  keyVersionId,
+  mint,
+  open,
+  seal,
+  secretMac,
+  shownPrefix,
+  verifySecretMac,
+  type KeyVersion,
+  type SealingKeys,
+} from '../../src/domain/api-keys.ts'
 import { Refused, Unavailable } from '../../src/domain/errors.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { clusterRefused, expiryOf } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { capOf } from '../../src/domain/reconcile/api-key-rotation.ts'
-import { isAdmitted, reconcileDeletedKey, reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../src/domain/reconcile/reconcile-api-key.ts'
+import {
+  isAdmitted,
+  reconcileDeletedKey,
+  reconcileKey,
+  type FoundSecret,
+  type GatheredKey,
+  type KeyStep,
+} from '../../src/domain/reconcile/reconcile-api-key.ts'
 import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
@@ -92,7 +110,11 @@ export async function runDeletedKeyPass(context: KeyContext, ref: Ref, uid: stri
   return [...new Set(versions.map(({ subscription }) => subscription))]
 }
 
-async function gather({ store, resources, clock, sealing }: KeyContext, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<Facts> {
+async function gather(
+  { store, resources, clock, sealing }: KeyContext,
+  key: ApiKeyResource,
+  siblings: Iterable<ApiKeyResource>,
+): Promise<Facts> {
   const { namespace, uid } = key.metadata
   const { planRef, secretName } = key.spec
   const ref = refOf(key)
@@ -103,7 +125,17 @@ async function gather({ store, resources, clock, sealing }: KeyContext, key: Api
     secretName === undefined ? null : resources.secret({ ...ref, uid }, secretName),
     resources.status(ref),
   ])
-  return { key, plan, record, isAdmitted: isAdmitted(key, siblings, plan, clock()), versions, found, secret: found && foundOf(found, sealing), obstacle: null, status }
+  return {
+    key,
+    plan,
+    record,
+    isAdmitted: isAdmitted(key, siblings, plan, clock()),
+    versions,
+    found,
+    secret: found && foundOf(found, sealing),
+    obstacle: null,
+    status,
+  }
 }
 
 function foundOf({ apiKey, keyId, mac, isModified }: KeySecret & { isModified?: true }, sealing: SealingKeys): FoundSecret {
@@ -135,7 +167,9 @@ async function applyToVersions({ store }: KeyContext, step: KeyStep, versions: K
     const { id, tell } = step.version
     for (const subscription of tell) await store.change(subscription, { op: 'keysChanged' }, now)
     await store.told(id, tell)
-    return versions.map((version) => (version.id === id ? { ...version, tell: version.tell.filter((subscription) => !tell.includes(subscription)) } : version))
+    return versions.map((version) =>
+      version.id === id ? { ...version, tell: version.tell.filter((subscription) => !tell.includes(subscription)) } : version,
+    )
   }
   if (step.step !== 'set') throw new TypeError(`${step.step} changes no version`)
   const changed = await store.setKey(step.id, step.change, step.notify)
@@ -144,7 +178,13 @@ async function applyToVersions({ store }: KeyContext, step: KeyStep, versions: K
 }
 
 /** Stores a pending version, which becomes active once its Secret is written. Returns all versions, newest first. */
-async function storePending({ store, sealing, random }: KeyContext, apiKey: string, revision: number, facts: Facts, now: number): Promise<KeyVersion[]> {
+async function storePending(
+  { store, sealing, random }: KeyContext,
+  apiKey: string,
+  revision: number,
+  facts: Facts,
+  now: number,
+): Promise<KeyVersion[]> {
   const { key, plan, record, versions } = facts
   const { metadata, spec } = key
   const id = keyVersionId(metadata.uid, revision)

@@ -9,7 +9,10 @@ import type { ApiServerStats, Resources } from '../../src/backends/resources/res
 const REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60]
 
 /** Registers the metrics; `stats` is called at each scrape. */
-export function apiServerMetrics(registry: Registry, { stats, observe, isLeading }: Pick<Resources, 'stats' | 'observe' | 'isLeading'>): void {
+export function apiServerMetrics(
+  registry: Registry,
+  { stats, observe, isLeading }: Pick<Resources, 'stats' | 'observe' | 'isLeading'>,
+): void {
   const server = stats()
   if (server === null) return
   const { host, lease } = server

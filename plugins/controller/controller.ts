@@ -32,7 +32,8 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
   apiServerMetrics(app.metrics.registry, resources)
-  const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (isLeading ? queue() : null)) })
+  const open = (name: string, queue: () => Queue): Queue =>
+    openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (isLeading ? queue() : null)) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
   // A controller of its own has no broker: there the sweep of the workers publishes.
@@ -75,8 +76,22 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     const common = { metrics, clock, log, passEnded }
     const reporting = (kind: 'Plan' | 'ApiKey') => (name: string) => reconciler.reportStoreUnavailable(kind, name)
     return [
-      startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, reportStoreUnavailable: reporting('Plan') }),
-      startWorkers({ ...common, name: 'apikey', queue: keys, count: KEY_WORKERS, reconcile: reconciler.key, reportStoreUnavailable: reporting('ApiKey') }),
+      startWorkers({
+        ...common,
+        name: 'plan',
+        queue: plans,
+        count: 4,
+        reconcile: reconciler.plan,
+        reportStoreUnavailable: reporting('Plan'),
+      }),
+      startWorkers({
+        ...common,
+        name: 'apikey',
+        queue: keys,
+        count: KEY_WORKERS,
+        reconcile: reconciler.key,
+        reportStoreUnavailable: reporting('ApiKey'),
+      }),
     ]
   }
 
@@ -137,7 +152,9 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   }
 
   async function resync(isCurrent: () => boolean): Promise<void> {
-    await reconciler.enqueueAll().catch((err: unknown) => log.warn({ event: 'controller_resync_failed', err, retryInMs: resyncMs }, 'controller resync failed'))
+    await reconciler
+      .enqueueAll()
+      .catch((err: unknown) => log.warn({ event: 'controller_resync_failed', err, retryInMs: resyncMs }, 'controller resync failed'))
     if (isCurrent()) cancelTimer = after(resyncMs, () => void resync(isCurrent))
   }
 
@@ -152,7 +169,11 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     if (isWatching && !isLeading) return { name: 'controller', ok: true, detail: 'this process is not the leader' }
     const isWithinWait = syncedAt === null || clock() - syncedAt < FIRST_PASS_WAIT_MS
     const queued = `${plans.depth()} plans and ${keys.depth()} keys queued`
-    return { name: 'controller', ok: isFirstPassDone || !isWithinWait, detail: isFirstPassDone ? queued : `the first pass is not complete: ${queued}` }
+    return {
+      name: 'controller',
+      ok: isFirstPassDone || !isWithinWait,
+      detail: isFirstPassDone ? queued : `the first pass is not complete: ${queued}`,
+    }
   })
   app.addHook('onReady', async () => void retrying('start', start, () => !isStopping))
   app.addHook('preClose', async () => {

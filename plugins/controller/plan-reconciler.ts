@@ -78,7 +78,7 @@ export async function runPlanPass(
 /** The grants of all plans of a namespace. */
 async function grantsOf(store: Store, namespace: string, now: number): Promise<Grant[]> {
   const grants: Grant[] = []
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const page = await store.subscriptionsOf(namespace, after, GRANTS_READ)
     grants.push(...page.flatMap((record) => grantOf(record, now) ?? []))
     const last = page.at(-1)

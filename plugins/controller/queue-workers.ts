@@ -35,7 +35,10 @@ async function run(options: WorkerOptions): Promise<void> {
   }
 }
 
-async function pass(name: string, { name: controller, queue, reconcile, reportStoreUnavailable, metrics, clock, log }: WorkerOptions): Promise<boolean> {
+async function pass(
+  name: string,
+  { name: controller, queue, reconcile, reportStoreUnavailable, metrics, clock, log }: WorkerOptions,
+): Promise<boolean> {
   let result: Result = 'success'
   const ended = metrics.reconcileStarted(controller)
   try {
@@ -47,7 +50,8 @@ async function pass(name: string, { name: controller, queue, reconcile, reportSt
   } catch (err) {
     result = 'error'
     const retryInMs = Math.round(queue.retry(name))
-    if (err instanceof Unavailable) log.warn({ event: 'reconcile_backend_unavailable', err, controller, name, retryInMs }, 'reconcile failed: backend unavailable')
+    if (err instanceof Unavailable)
+      log.warn({ event: 'reconcile_backend_unavailable', err, controller, name, retryInMs }, 'reconcile failed: backend unavailable')
     else log.error({ event: 'reconcile_failed', err, controller, name, retryInMs }, 'reconcile failed')
     if (err instanceof Unavailable && err.backend === 'store' && !(err instanceof Busy)) await reportStoreUnavailable(name).catch(() => {})
     return false

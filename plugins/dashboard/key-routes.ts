@@ -50,7 +50,10 @@ export function keyRoutes(app: FastifyInstance): void {
     if (found.metadata.uid !== seen.uid || found.metadata.generation !== seen.generation) throw new Failure('conflict')
     const edit = editOf(found.spec)
     refuseUnchanged(await resources.changeKey({ namespace: tenant, name }, edit, seen))
-    request.log.info({ event: 'key_changed', key: name, keyId: found.metadata.uid, user: sessionOf(request).session.user.id, ...edit }, 'API key changed')
+    request.log.info(
+      { event: 'key_changed', key: name, keyId: found.metadata.uid, user: sessionOf(request).session.user.id, ...edit },
+      'API key changed',
+    )
     return shown(await keys.find(request, tenant, name))
   }
 
@@ -58,7 +61,9 @@ export function keyRoutes(app: FastifyInstance): void {
     const { keys: found, plans } = await keys.list(request, sessionOf(request).tenant)
     return { data: found.map(shown), locked: plans.filter(({ reason }) => reason !== null).map(lockOf) }
   })
-  routes.get('/keys/:name', { schema: { params: Params } }, async (request) => shown(await keys.find(request, sessionOf(request).tenant, request.params.name)))
+  routes.get('/keys/:name', { schema: { params: Params } }, async (request) =>
+    shown(await keys.find(request, sessionOf(request).tenant, request.params.name)),
+  )
 
   routes.post('/keys', { schema: { body: NewKey } }, async (request, reply) => {
     const resources = author()
@@ -98,7 +103,8 @@ export function keyRoutes(app: FastifyInstance): void {
     const version = state === 'Active' ? usableVersion(key, app.clock()) : null
     if (!version) throw new Failure('not_found')
     const text = open(version.sealed, version.id, app.sealingKeys)
-    if (text === null) throw new Failure('unavailable', { message: 'The key cannot be decrypted. Rotate it, or ask whoever operates the service.' })
+    if (text === null)
+      throw new Failure('unavailable', { message: 'The key cannot be decrypted. Rotate it, or ask whoever operates the service.' })
     request.log.info({ event: 'key_revealed', keyId: version.id, user: session.user.id }, 'API key revealed')
     return { key: text }
   })

@@ -82,7 +82,8 @@ export function stateOf({ versions, declared }: TenantKey, now: number): State {
   const [newest] = versions
   const ready = declared?.status?.conditions.find(({ type }) => type === 'Ready')
   const because = ready?.status === 'False' ? { reason: ready.reason, message: ready.message } : { reason: null, message: null }
-  if (declared?.key.spec.state === 'Revoked' || newest?.state === 'revoked') return { state: 'Revoked', reason: 'KeyRevoked', message: null }
+  if (declared?.key.spec.state === 'Revoked' || newest?.state === 'revoked')
+    return { state: 'Revoked', reason: 'KeyRevoked', message: null }
   if (newest && newest.expiresAt !== null && now >= newest.expiresAt) return { state: 'Expired', reason: 'KeyExpired', message: null }
   if (declared?.key.spec.state === 'Suspended') return { state: 'Suspended', reason: 'KeySuspended', message: null }
   const usable = versions.some((version) => refusal(version, now) === null)

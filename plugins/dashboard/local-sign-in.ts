@@ -50,20 +50,22 @@ export function openLocalSignIn(app: FastifyInstance, sessions: Sessions): () =>
 
   app.addHook('onListen', writeLink)
   app.addHook('onClose', () => rm(file, { force: true }))
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/sign-in', { exposeHeadRoute: false, schema: { querystring: QUERY } }, async (request, reply) => {
-    const { token } = request.query
-    if (token === undefined) {
-      if (request.query.return !== undefined) setCookie(reply, returnCookie(), returnPath(request.query.return), RETURN_MS)
-      return sendPage(reply, 200, { title: 'Sign in', sentence: USE_LINK })
-    }
-    if (!use(token)) return sendPage(reply, 403, { title: 'This link is not valid any more', sentence: USE_LINK })
-    app.log.info({ event: 'sign_in_link', url: link() }, 'next sign-in link')
-    if (app.server.listening) await writeLink()
-    const tenants = await allTenants(app.store)
-    await sessions.open(request, reply, { user: { id: 'local', name: 'Operator' }, tenants: null, tenant: tenants[0] ?? 'default' })
-    const wanted = readCookie(request, returnCookie().name)
-    if (wanted !== null) setCookie(reply, returnCookie(), '', 0)
-    return reply.header('cache-control', 'no-store').redirect(returnPath(wanted), 303)
-  })
+  app
+    .withTypeProvider<TypeBoxTypeProvider>()
+    .get('/sign-in', { exposeHeadRoute: false, schema: { querystring: QUERY } }, async (request, reply) => {
+      const { token } = request.query
+      if (token === undefined) {
+        if (request.query.return !== undefined) setCookie(reply, returnCookie(), returnPath(request.query.return), RETURN_MS)
+        return sendPage(reply, 200, { title: 'Sign in', sentence: USE_LINK })
+      }
+      if (!use(token)) return sendPage(reply, 403, { title: 'This link is not valid any more', sentence: USE_LINK })
+      app.log.info({ event: 'sign_in_link', url: link() }, 'next sign-in link')
+      if (app.server.listening) await writeLink()
+      const tenants = await allTenants(app.store)
+      await sessions.open(request, reply, { user: { id: 'local', name: 'Operator' }, tenants: null, tenant: tenants[0] ?? 'default' })
+      const wanted = readCookie(request, returnCookie().name)
+      if (wanted !== null) setCookie(reply, returnCookie(), '', 0)
+      return reply.header('cache-control', 'no-store').redirect(returnPath(wanted), 303)
+    })
   return link
 }

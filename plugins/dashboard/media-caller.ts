@@ -52,7 +52,9 @@ async function mediaCaller(app: FastifyInstance): Promise<void> {
     count(session.id, app.clock())
     const plans = await mediaPlans(app.store, tenant)
     const { plan } = request.query as { plan?: unknown }
-    const payer = request.routeOptions.config.creates ? payingPlan(plans, typeof plan === 'string' ? plan : undefined, app.clock()) : plans[0]
+    const payer = request.routeOptions.config.creates
+      ? payingPlan(plans, typeof plan === 'string' ? plan : undefined, app.clock())
+      : plans[0]
     request.caller = callerOf(payer, session.id, async () => {
       const current = await app.store.session(session.id)
       return current !== null && current.tenant === tenant && current.expiresAt > app.clock()

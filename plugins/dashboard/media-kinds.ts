@@ -33,7 +33,9 @@ async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKinds
       object: 'list',
       data: kinds.map(({ kind, object }) => {
         const offer = engines.offer(kind)
-        return offer ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer) } : { verb: kind, object, available: false, reason: missing(kind) }
+        return offer
+          ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer) }
+          : { verb: kind, object, available: false, reason: missing(kind) }
       }),
       prices: plans.flatMap((plan) => kinds.flatMap(({ kind }) => priceIn(plan, engines.offer(kind)))),
     }
@@ -46,7 +48,10 @@ function termsOf(kind: string, { route: { max, defaults }, formats }: Offer): Re
   return {
     formats,
     max: { megapixels: max.pixels / 1_000_000, seconds: isTimed ? max.durationMs / 1000 : null, bytes: max.bytes },
-    defaults: { size: kind === 'image' || kind === 'video' ? defaults.size : null, seconds: kind === 'video' || kind === 'music' ? defaults.durationMs / 1000 : null },
+    defaults: {
+      size: kind === 'image' || kind === 'video' ? defaults.size : null,
+      seconds: kind === 'video' || kind === 'music' ? defaults.durationMs / 1000 : null,
+    },
   }
 }
 
@@ -56,4 +61,9 @@ function priceIn(plan: Subscription, offer: Offer | null): Record<string, unknow
   return [{ plan: planNameOf(plan.id), verb, amount: formatMoney(micro), per }]
 }
 
-export default fp(mediaKinds, { name: 'media-kinds', fastify: '5.x', encapsulate: true, decorators: { fastify: ['tasks', 'engines', 'store'] } })
+export default fp(mediaKinds, {
+  name: 'media-kinds',
+  fastify: '5.x',
+  encapsulate: true,
+  decorators: { fastify: ['tasks', 'engines', 'store'] },
+})

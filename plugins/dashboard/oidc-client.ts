@@ -50,7 +50,10 @@ export function openOidcClient(options: Options): OidcClient {
     // The settings allow http for an issuer on loopback only.
     const execute = issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : []
     const metadata = { [oidc.clockTolerance]: CLOCK_TOLERANCE_SECONDS }
-    return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, clientAuth(options.OIDC_CLIENT_SECRET), { execute, timeout: TIMEOUT_SECONDS })
+    return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, clientAuth(options.OIDC_CLIENT_SECRET), {
+      execute,
+      timeout: TIMEOUT_SECONDS,
+    })
   }
 
   return {
@@ -79,7 +82,9 @@ export function openOidcClient(options: Options): OidcClient {
         if (isComplete || client.serverMetadata().userinfo_endpoint === undefined) return claims
         return { ...claims, ...(await oidc.fetchUserInfo(client, tokens.access_token, claims.sub)) }
       } catch (error) {
-        throw isAway(error) ? new ProviderAway('the provider did not complete the sign-in', { cause: error }) : new SignInRefused(sentenceOf(error), { cause: error })
+        throw isAway(error)
+          ? new ProviderAway('the provider did not complete the sign-in', { cause: error })
+          : new SignInRefused(sentenceOf(error), { cause: error })
       }
     },
     async endSessionUrl(returnTo) {
@@ -94,7 +99,11 @@ export function openOidcClient(options: Options): OidcClient {
 function clientAuth(secret: string): oidc.ClientAuth {
   if (secret === '') return oidc.None()
   const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)]
-  return (issuer, ...rest) => ((issuer.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes('client_secret_basic') ? basic : post)(issuer, ...rest)
+  return (issuer, ...rest) =>
+    ((issuer.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes('client_secret_basic') ? basic : post)(
+      issuer,
+      ...rest,
+    )
 }
 
 /** No answer, one that came too late, or a failure of the provider's own. */

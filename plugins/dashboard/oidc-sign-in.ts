@@ -31,15 +31,19 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   const cookie = () => cookieFor(app.publicUrl(), 'tollgate_sign_in', '/dashboard/callback')
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  routes.get('/sign-in', { exposeHeadRoute: false, schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } }, async (request, reply) => {
-    const [state, nonce, verifier] = [secretOf(randomBytes(32)), secretOf(randomBytes(32)), secretOf(randomBytes(32))]
-    const signIn: SignIn = { state, nonce, verifier, returnTo: returnPath(request.query.return), expiresAt: app.clock() + SIGN_IN_MS }
-    return answered(request, reply, async () => {
-      const url = await client.authorizationUrl(callback(), signIn)
-      setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.derivedKeys.signIns, randomBytes(12)), SIGN_IN_MS)
-      return reply.header('cache-control', 'no-store').redirect(url, 302)
-    })
-  })
+  routes.get(
+    '/sign-in',
+    { exposeHeadRoute: false, schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } },
+    async (request, reply) => {
+      const [state, nonce, verifier] = [secretOf(randomBytes(32)), secretOf(randomBytes(32)), secretOf(randomBytes(32))]
+      const signIn: SignIn = { state, nonce, verifier, returnTo: returnPath(request.query.return), expiresAt: app.clock() + SIGN_IN_MS }
+      return answered(request, reply, async () => {
+        const url = await client.authorizationUrl(callback(), signIn)
+        setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.derivedKeys.signIns, randomBytes(12)), SIGN_IN_MS)
+        return reply.header('cache-control', 'no-store').redirect(url, 302)
+      })
+    },
+  )
 
   app.get('/callback', { exposeHeadRoute: false }, async (request, reply) => {
     const signIn = begun(request)
@@ -85,10 +89,17 @@ async function answered(request: FastifyRequest, reply: FastifyReply, work: () =
       request.log.error({ event: isProvider ? 'sign_in_provider_away' : 'sign_in_unavailable', err: error.cause }, 'sign-in unavailable')
       reply.header('retry-after', '5')
       const cause = isProvider ? 'The sign-in provider does not answer. API keys work as before.' : 'The service is not available.'
-      return sendPage(reply, 503, { title: 'Sign-in is not available at the moment', sentence: `${cause} Try again in a moment.`, link: SIGN_IN_AGAIN })
+      return sendPage(reply, 503, {
+        title: 'Sign-in is not available at the moment',
+        sentence: `${cause} Try again in a moment.`,
+        link: SIGN_IN_AGAIN,
+      })
     }
     if (!(error instanceof SignInRefused)) throw error
-    request.log.info({ event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code }, 'sign-in refused')
+    request.log.info(
+      { event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code },
+      'sign-in refused',
+    )
     return sendPage(reply, 403, { title: 'You are not signed in', sentence: error.message, link: SIGN_IN_AGAIN })
   }
 }

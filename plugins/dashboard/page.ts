@@ -12,7 +12,10 @@ const DIST = join(import.meta.dirname, 'dist')
 /** The addresses that the page's own router knows (web/router.ts), below the prefix of the scope. */
 const PAGES = ['/', '/keys', '/usage/media', '/usage/coding', '/room', '/tasks', '/tasks/:id']
 
-const NOT_BUILT = { title: 'The dashboard is not built', sentence: 'Run npm run build:dashboard in the folder of the program, then reload this page.' }
+const NOT_BUILT = {
+  title: 'The dashboard is not built',
+  sentence: 'Run npm run build:dashboard in the folder of the program, then reload this page.',
+}
 
 /**
  * Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is

@@ -10,14 +10,15 @@ const PAGE = 100
 /** The tenant's subscriptions of the products Room and Media, in any state. Throws `plan_not_allowed` when there is none: nothing unlocks the AI Room. */
 export async function mediaPlans(store: Store, tenant: string): Promise<[Subscription, ...Subscription[]]> {
   const found: Subscription[] = []
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const page = await store.subscriptionsOf(tenant, after, PAGE)
     found.push(...page.filter(({ product }) => apiOf(product) === 'media'))
     after = page.at(-1)?.id ?? ''
     if (page.length < PAGE) break
   }
   const [first, ...others] = found
-  if (!first) throw new Failure('plan_not_allowed', { message: 'No plan of this tenant includes the AI Room. A Room or a Media plan does.' })
+  if (!first)
+    throw new Failure('plan_not_allowed', { message: 'No plan of this tenant includes the AI Room. A Room or a Media plan does.' })
   return [first, ...others]
 }
 

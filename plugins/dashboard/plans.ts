@@ -34,13 +34,16 @@ export async function planOf(app: FastifyInstance, tenant: string, api: Api, nam
   const found = name === undefined ? plans.filter(({ reason }) => reason === null) : plans.filter((plan) => plan.name === name)
   const [first, ...others] = found.length > 0 || name !== undefined ? found : plans
   if (!first) throw new Failure('not_found', { message: 'You have no such plan.' })
-  if (others.length > 0) throw new Failure('invalid_request', { message: 'You have several such plans: give the one as plan.', param: 'plan' })
+  if (others.length > 0)
+    throw new Failure('invalid_request', { message: 'You have several such plans: give the one as plan.', param: 'plan' })
   return first
 }
 
 /** Registers `GET /plans`, behind a session. */
 export function planRoutes(app: FastifyInstance): void {
-  app.get('/plans', async (request) => ({ data: (await plansOf(app, sessionOf(request).tenant)).map((plan) => described(plan, app.clock())) }))
+  app.get('/plans', async (request) => ({
+    data: (await plansOf(app, sessionOf(request).tenant)).map((plan) => described(plan, app.clock())),
+  }))
 }
 
 /** What is locked, and why. */
@@ -84,7 +87,12 @@ export function periodOf({ period: { start, end } }: Pick<MediaAccount, 'period'
 /** Decimal strings. */
 export function allowanceOf(account: MediaAccount): Record<'allowance' | 'held' | 'burned' | 'remaining', string> {
   const { available, held, burned } = balanceOf(account)
-  return { allowance: formatMoney(account.period.allowance), held: formatMoney(held), burned: formatMoney(burned), remaining: formatMoney(available) }
+  return {
+    allowance: formatMoney(account.period.allowance),
+    held: formatMoney(held),
+    burned: formatMoney(burned),
+    remaining: formatMoney(available),
+  }
 }
 
 /** Tokens. `resets_at` is null while no session runs. */

@@ -64,7 +64,7 @@ export function openSessions(app: FastifyInstance, mode: Exclude<DashboardMode, 
 /** Every tenant with a plan, in alphabetical order. */
 export async function allTenants(store: Store): Promise<string[]> {
   const found: string[] = []
-  for (let after = ''; found.length < MAX_TENANTS; ) {
+  for (let after = ''; found.length < MAX_TENANTS;) {
     const [record] = await store.subscriptionsWith('plan', after, 1)
     if (!record) break
     found.push(record.tenant)

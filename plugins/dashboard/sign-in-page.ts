@@ -37,5 +37,7 @@ export const SIGN_IN_AGAIN = { href: '/dashboard/sign-in', text: 'Sign in again'
 
 /** Serves the stylesheet: the content security policy allows none inside a page. */
 export function styleRoute(app: FastifyInstance): void {
-  app.get('/sign-in.css', async (_request, reply) => reply.headers({ 'content-type': 'text/css; charset=utf-8', 'cache-control': 'public, max-age=3600' }).send(STYLE))
+  app.get('/sign-in.css', async (_request, reply) =>
+    reply.headers({ 'content-type': 'text/css; charset=utf-8', 'cache-control': 'public, max-age=3600' }).send(STYLE),
+  )
 }

@@ -5,7 +5,9 @@ const PAGE = 500
 
 /** `upload-<group>-<expiry>-<bytes>-<uuid>`: a group's uploads lie together, the first to expire first. `expiresAt` is epoch milliseconds. */
 export function uploadId(group: string, { expiresAt, bytes }: { expiresAt: number; bytes: number }, uuid: string): string {
-  return `upload-${group}-${Math.floor(expiresAt / 1000).toString(36).padStart(7, '0')}-${bytes.toString(36)}-${uuid.replaceAll('-', '')}`
+  return `upload-${group}-${Math.floor(expiresAt / 1000)
+    .toString(36)
+    .padStart(7, '0')}-${bytes.toString(36)}-${uuid.replaceAll('-', '')}`
 }
 
 /** Number and bytes of a group's uploads that have not expired at `now`, and when the first does; it stops above `countMax`. */
@@ -17,7 +19,9 @@ export async function readUploads(
 ): Promise<{ count: number; bytes: number; firstExpiresAt: number | null }> {
   const found = { count: 0, bytes: 0, firstExpiresAt: null as number | null }
   // Ids that sort before expire before `now`.
-  let after = `upload-${group}-${Math.floor(now / 1000).toString(36).padStart(7, '0')}-zzzzzzz`
+  let after = `upload-${group}-${Math.floor(now / 1000)
+    .toString(36)
+    .padStart(7, '0')}-zzzzzzz`
   while (found.count <= countMax) {
     const ids = await files.list(after, PAGE)
     for (const id of ids) {

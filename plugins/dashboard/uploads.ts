@@ -104,7 +104,9 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
         expires_at: new Date(expiresAt).toISOString(),
       }
     } catch (error) {
-      await app.files.remove(id).catch((err: unknown) => app.log.warn({ event: 'upload_not_removed', err, file: id }, 'upload not removed, it expires later'))
+      await app.files
+        .remove(id)
+        .catch((err: unknown) => app.log.warn({ event: 'upload_not_removed', err, file: id }, 'upload not removed, it expires later'))
       throw error
     }
   }
@@ -133,7 +135,8 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
 /** The length of the body, which must be announced: whole bytes, above zero, at most `most`. */
 function announcedBytes({ headers }: FastifyRequest, most: number): number {
   const bytes = Number(headers['content-length'])
-  if (headers['content-length'] === undefined || bytes === 0) throw new Failure('invalid_request', { message: 'Send the file as the body, with its Content-Length.' })
+  if (headers['content-length'] === undefined || bytes === 0)
+    throw new Failure('invalid_request', { message: 'Send the file as the body, with its Content-Length.' })
   if (bytes > most) throw new Failure('payload_too_large', { message: `An upload has at most ${Math.floor(most / MIB)} MiB.` })
   return bytes
 }
@@ -148,7 +151,7 @@ type Parts = AsyncIterator<Buffer>
 /** Up to `PREFIX_BYTES`, or a little more: whole parts. */
 async function firstBytes(parts: Parts): Promise<Buffer> {
   const first: Buffer[] = []
-  for (let length = 0; length < PREFIX_BYTES; ) {
+  for (let length = 0; length < PREFIX_BYTES;) {
     const { value, done } = await nextOf(parts)
     if (done) break
     first.push(value)
@@ -171,4 +174,9 @@ async function nextOf(parts: Parts): Promise<IteratorResult<Buffer>> {
   }
 }
 
-export default fp(uploads, { name: 'uploads', fastify: '5.x', encapsulate: true, decorators: { fastify: ['tasks', 'files', 'engines', 'store', 'clock'] } })
+export default fp(uploads, {
+  name: 'uploads',
+  fastify: '5.x',
+  encapsulate: true,
+  decorators: { fastify: ['tasks', 'files', 'engines', 'store', 'clock'] },
+})

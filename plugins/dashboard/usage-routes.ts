@@ -25,7 +25,10 @@ export function usageRoutes(app: FastifyInstance): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
   async function namesOf({ record }: TenantPlan): Promise<Names> {
-    return new Map([[DASHBOARD_KEY, 'AI Room'], ...(await app.store.keysOf(record.id)).map(({ keyId, name }): [string, string] => [keyId, name])])
+    return new Map([
+      [DASHBOARD_KEY, 'AI Room'],
+      ...(await app.store.keysOf(record.id)).map(({ keyId, name }): [string, string] => [keyId, name]),
+    ])
   }
 
   routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {
@@ -33,13 +36,15 @@ export function usageRoutes(app: FastifyInstance): void {
     const account = mediaAt(plan.record, app.clock())
     if (!account) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     const archived = await app.store.periods(plan.record.id)
-    if (request.query.format === 'csv') return sendCsv(reply, `media-${plan.name}`, [...archived, ...account.past, account.period].flatMap(mediaDays))
+    if (request.query.format === 'csv')
+      return sendCsv(reply, `media-${plan.name}`, [...archived, ...account.past, account.period].flatMap(mediaDays))
     return mediaUsage(plan, account, archived, await namesOf(plan))
   })
 
   routes.get('/usage/coding', { schema: { querystring: Query } }, async (request, reply) => {
     const plan = await planOf(app, sessionOf(request).tenant, 'coding', request.query.plan)
-    if (!plan.record.coding || !plan.record.terms.coding) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
+    if (!plan.record.coding || !plan.record.terms.coding)
+      throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan))
     return codingUsage(plan, await namesOf(plan), app.clock())
   })
@@ -98,7 +103,9 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
 }
 
 function mediaDays({ usage }: Pick<MediaPeriod, 'usage'>): Day[] {
-  return Object.entries(usage).flatMap(([date, kinds]) => Object.entries(kinds).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })))
+  return Object.entries(usage).flatMap(([date, kinds]) =>
+    Object.entries(kinds).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })),
+  )
 }
 
 /** Of each day with an answered or a refused request. */

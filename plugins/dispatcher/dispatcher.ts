@@ -19,10 +19,30 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   const { config, store, clock, log } = app
   const delaysMs = config.WEBHOOK_DELAYS_MS
   const timeoutMs = config.WEBHOOK_TIMEOUT_MS
-  const context = { store, egress: app.egress, sealingKeys: app.sealingKeys, clock, random: Math.random, brand: config.BRAND, delaysMs, timeoutMs, log }
+  const context = {
+    store,
+    egress: app.egress,
+    sealingKeys: app.sealingKeys,
+    clock,
+    random: Math.random,
+    brand: config.BRAND,
+    delaysMs,
+    timeoutMs,
+    log,
+  }
   const registers = [app.metrics.registry]
-  const deliveries = new Counter({ name: 'tollgate_webhook_deliveries_total', help: 'Webhook attempts.', labelNames: ['outcome', 'attempt'], registers })
-  const lag = new Histogram({ name: 'tollgate_webhook_lag_seconds', help: 'From the time an attempt was due to the time it was made.', buckets: [0.05, 0.25, 1, 5, 30, 300], registers })
+  const deliveries = new Counter({
+    name: 'tollgate_webhook_deliveries_total',
+    help: 'Webhook attempts.',
+    labelNames: ['outcome', 'attempt'],
+    registers,
+  })
+  const lag = new Histogram({
+    name: 'tollgate_webhook_lag_seconds',
+    help: 'From the time an attempt was due to the time it was made.',
+    buckets: [0.05, 0.25, 1, 5, 30, 300],
+    registers,
+  })
 
   const limits = openConcurrencyLimits(clock)
   const inFlight = new Set<Promise<void>>()
@@ -34,7 +54,13 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
       const room = CAPS.limit - inFlight.size
       if (room <= 0 || stopping) return
       const now = clock()
-      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room, perQueue: MIN_CONCURRENCY, queues: limits.above() })) start(delivery)
+      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, {
+        ...CAPS,
+        limit: room,
+        perQueue: MIN_CONCURRENCY,
+        queues: limits.above(),
+      }))
+        start(delivery)
     },
     (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
   )
@@ -42,7 +68,9 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   function start(delivery: Delivery): void {
     const attempt = tracedDelivery(delivery, () => deliver(context, delivery, cut.signal))
       .then((attempted) => report(delivery, attempted))
-      .catch((err: unknown) => log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'))
+      .catch((err: unknown) =>
+        log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'),
+      )
       .finally(() => {
         inFlight.delete(attempt)
         void look()
@@ -57,7 +85,10 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     deliveries.inc({ outcome, attempt: String(attempt) })
     if (outcome === 'unsigned') return
     lag.observe(lagMs / 1000)
-    log.info({ delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, webhookEvent: delivery.event, outcome, attempt, final }, 'webhook attempt')
+    log.info(
+      { delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, webhookEvent: delivery.event, outcome, attempt, final },
+      'webhook attempt',
+    )
   }
 
   let timer: NodeJS.Timeout | undefined
@@ -83,7 +114,13 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
 /** Without the address, which is the tenant's. */
 function tracedDelivery(delivery: Delivery, deliverOnce: () => Promise<Attempted>): Promise<Attempted> {
   const { traceparent, event, taskId, tenant, attempts } = delivery
-  const attributes = { 'http.request.method': 'POST', 'http.request.resend_count': attempts.length, 'tollgate.webhook.event': event, 'tollgate.task.id': taskId, 'tollgate.tenant': tenant }
+  const attributes = {
+    'http.request.method': 'POST',
+    'http.request.resend_count': attempts.length,
+    'tollgate.webhook.event': event,
+    'tollgate.task.id': taskId,
+    'tollgate.tenant': tenant,
+  }
   return traced('deliver webhook', { kind: 'client', parent: traceparent ?? null, attributes }, async (span) => {
     const attempted = await deliverOnce()
     span.set({ 'tollgate.webhook.outcome': attempted.outcome })

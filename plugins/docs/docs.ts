@@ -18,7 +18,8 @@ async function docs(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', function collect({ url, schema, config, method }) {
     for (const one of [method].flat()) {
       // Every GET implies its HEAD.
-      if (one !== 'HEAD' && !ADDRESSES.includes(url)) documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
+      if (one !== 'HEAD' && !ADDRESSES.includes(url))
+        documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
     }
     for (const [id, shared] of Object.entries(this.getSchemas())) documented.shared.set(id, shared as object)
   })
@@ -36,7 +37,10 @@ async function docs(app: FastifyInstance): Promise<void> {
 
   async function open(): Promise<Reference> {
     const { openReference } = await import('./reference-app.ts')
-    return openReference(documented, { publicUrl: app.config.PUBLIC_URL, notFound: (request) => app.errors.body(app.errors.fail('not_found'), request) })
+    return openReference(documented, {
+      publicUrl: app.config.PUBLIC_URL,
+      notFound: (request) => app.errors.body(app.errors.fail('not_found'), request),
+    })
   }
 
   app.addHook('onClose', async () => (await opening)?.close())

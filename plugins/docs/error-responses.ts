@@ -5,11 +5,16 @@ import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 /** The responses of these codes. `problem`: they are also RFC 9457 problems. */
 export function failureAnswers(codes: FailureCode[], problem: boolean): Record<string, object> {
   const byStatus = Map.groupBy(new Set(codes), (code) => FAILURES[code][0])
-  return Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, problem)]))
+  return Object.fromEntries(
+    [...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, problem)]),
+  )
 }
 
 function answer(status: number, codes: FailureCode[], problem: boolean): object {
-  const schema = Type.Intersect([Type.Ref(problem ? 'Problem#' : 'Error#'), Type.Object({ error: Type.Object({ code: Type.Enum(codes) }) })])
+  const schema = Type.Intersect([
+    Type.Ref(problem ? 'Problem#' : 'Error#'),
+    Type.Object({ error: Type.Object({ code: Type.Enum(codes) }) }),
+  ])
   return {
     description: codes.map((code) => `\`${code}\`: ${FAILURES[code][2]}`).join('\n\n'),
     content: { [problem ? 'application/problem+json' : 'application/json']: { schema } },

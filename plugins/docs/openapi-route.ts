@@ -25,7 +25,10 @@ export function schemaOf(route: DocumentedRoute): FastifySchema {
   const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
   const { answers = {}, failures = [], example, ...operation }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNDESCRIBED
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
-  const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
+  const response = {
+    ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true),
+    ...Object.fromEntries(Object.entries(answers).map(described)),
+  }
   const body = operation.body ?? (schema.body as object | undefined)
   return {
     ...own,

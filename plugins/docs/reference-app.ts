@@ -43,7 +43,13 @@ export async function openReference({ routes, shared }: Documented, { publicUrl,
   app.setSerializerCompiler(() => JSON.stringify)
   app.setNotFoundHandler(async (request, reply) => reply.code(404).send(notFound(request)))
   app.addHook('onSend', async (_request, reply) => {
-    reply.headers({ 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer', 'content-security-policy': Object.entries(POLICY).map((rule) => rule.join(' ')).join('; ') })
+    reply.headers({
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      'content-security-policy': Object.entries(POLICY)
+        .map((rule) => rule.join(' '))
+        .join('; '),
+    })
   })
   await app.register(swagger, {
     openapi: {

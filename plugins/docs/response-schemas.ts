@@ -8,15 +8,33 @@ const orNull = (schema: TSchema) => Type.Union([schema, Type.Null()])
 const open = { additionalProperties: true }
 
 const error = {
-  error: Type.Object({ message: Type.String(), type: Type.String(), code: Type.String(), param: orNull(Type.String({ description: 'The parameter at fault.' })) }, open),
-  errors: Type.Optional(Type.Array(Type.Object({ path: Type.String({ description: 'A JSON Pointer.' }), code: Type.String(), message: Type.String() }), { description: 'Every invalid value.' })),
+  error: Type.Object(
+    {
+      message: Type.String(),
+      type: Type.String(),
+      code: Type.String(),
+      param: orNull(Type.String({ description: 'The parameter at fault.' })),
+    },
+    open,
+  ),
+  errors: Type.Optional(
+    Type.Array(Type.Object({ path: Type.String({ description: 'A JSON Pointer.' }), code: Type.String(), message: Type.String() }), {
+      description: 'Every invalid value.',
+    }),
+  ),
 }
 
 const problem = { type: Type.String(), title: Type.String(), status: Type.Integer(), detail: Type.String(), instance: Type.String() }
 
 const Task = { ...TaskRecord, $id: 'Task' }
 const task = Type.Ref('Task#')
-const page = (item: TSchema) => Type.Object({ object: Type.Literal('list'), data: Type.Array(item), has_more: Type.Boolean(), next_cursor: orNull(Type.String({ description: 'The cursor of the next page.' })) })
+const page = (item: TSchema) =>
+  Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(item),
+    has_more: Type.Boolean(),
+    next_cursor: orNull(Type.String({ description: 'The cursor of the next page.' })),
+  })
 
 const Delivery = Type.Object(
   {
@@ -66,7 +84,10 @@ const Window = Type.Object(
   { $id: 'Window', description: 'Tokens of a window.' },
 )
 
-const Model = Type.Object({ id: Type.Literal('svc-code'), object: Type.Literal('model'), created: Type.Integer(), owned_by: Type.String() }, { $id: 'Model' })
+const Model = Type.Object(
+  { id: Type.Literal('svc-code'), object: Type.Literal('model'), created: Type.Integer(), owned_by: Type.String() },
+  { $id: 'Model' },
+)
 
 /** Named schemas of the document. */
 export const COMPONENTS: object[] = [
@@ -98,7 +119,12 @@ export const Bodies = {
   deliveries: page(Type.Ref('Delivery#')),
   delivery: Type.Ref('Delivery#'),
   eventLog: page(Type.Ref('Event#')),
-  replay: Type.Object({ object: Type.Literal('replay'), count: Type.Integer({ description: 'Deliveries that became due.' }), has_more: Type.Boolean(), next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })) }),
+  replay: Type.Object({
+    object: Type.Literal('replay'),
+    count: Type.Integer({ description: 'Deliveries that became due.' }),
+    has_more: Type.Boolean(),
+    next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })),
+  }),
   mediaUsage: Type.Ref('MediaUsage#'),
   codingUsage: Type.Object({
     object: Type.Literal('usage'),
@@ -106,13 +132,49 @@ export const Bodies = {
     session: Type.Ref('Window#'),
     weekly: Type.Ref('Window#'),
     overshoot: Type.Integer({ description: 'Tokens beyond the weekly limit.' }),
-    key: Type.Optional(Type.Object({ limit: Type.Integer(), used: Type.Integer(), reserved: Type.Integer(), remaining: Type.Integer() }, { description: "The key's own share of the week, where it has one." })),
+    key: Type.Optional(
+      Type.Object(
+        { limit: Type.Integer(), used: Type.Integer(), reserved: Type.Integer(), remaining: Type.Integer() },
+        { description: "The key's own share of the week, where it has one." },
+      ),
+    ),
   }),
   model: Type.Ref('Model#'),
-  models: Type.Object({ object: Type.Literal('list'), data: Type.Array(Type.Ref('Model#')), models: Type.Array(Type.Object({}, open), { description: 'The catalogue that Codex reads.' }) }),
-  chatCompletion: Type.Object({ id: Type.String(), object: Type.Literal('chat.completion'), model: Type.String(), choices: Type.Array(Type.Object({}, open)), usage: Type.Optional(orNull(Type.Object({}, open))) }, open),
-  response: Type.Object({ id: Type.String(), object: Type.Literal('response'), model: Type.String(), status: Type.String(), output: Type.Array(Type.Object({}, open)), usage: Type.Optional(orNull(Type.Object({}, open))) }, open),
+  models: Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(Type.Ref('Model#')),
+    models: Type.Array(Type.Object({}, open), { description: 'The catalogue that Codex reads.' }),
+  }),
+  chatCompletion: Type.Object(
+    {
+      id: Type.String(),
+      object: Type.Literal('chat.completion'),
+      model: Type.String(),
+      choices: Type.Array(Type.Object({}, open)),
+      usage: Type.Optional(orNull(Type.Object({}, open))),
+    },
+    open,
+  ),
+  response: Type.Object(
+    {
+      id: Type.String(),
+      object: Type.Literal('response'),
+      model: Type.String(),
+      status: Type.String(),
+      output: Type.Array(Type.Object({}, open)),
+      usage: Type.Optional(orNull(Type.Object({}, open))),
+    },
+    open,
+  ),
   events: Type.String({ description: 'Server-Sent Events.' }),
   bytes: Type.String({ format: 'binary' }),
-  jsonRpc: Type.Object({ jsonrpc: Type.Literal('2.0'), id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })), result: Type.Optional(Type.Object({}, open)), error: Type.Optional(Type.Object({ code: Type.Integer(), message: Type.String() }, open)) }, open),
+  jsonRpc: Type.Object(
+    {
+      jsonrpc: Type.Literal('2.0'),
+      id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })),
+      result: Type.Optional(Type.Object({}, open)),
+      error: Type.Optional(Type.Object({ code: Type.Integer(), message: Type.String() }, open)),
+    },
+    open,
+  ),
 }

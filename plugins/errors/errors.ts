@@ -104,7 +104,8 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     // Injected requests have no connection, and no `complete`.
     if (request.raw.complete === false) linger(request.raw, lingering)
     // Fastify closes the connection after every body that it refuses, even after a complete one.
-    else if (reply.getHeader('connection') === 'close' && raw.shouldKeepAlive && !raw.hasHeader('connection')) reply.header('connection', 'keep-alive')
+    else if (reply.getHeader('connection') === 'close' && raw.shouldKeepAlive && !raw.hasHeader('connection'))
+      reply.header('connection', 'keep-alive')
     done()
   })
 
@@ -136,7 +137,9 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   function unrouted(request: FastifyRequest): Failure {
     const path = request.url.split('?', 1)[0] ?? ''
     const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
-    return methods.length === 0 ? new Failure('not_found') : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
+    return methods.length === 0
+      ? new Failure('not_found')
+      : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
   }
 }
 

@@ -24,7 +24,10 @@ export function answerUnparsable(error: Error & { code?: string }, socket: Duple
     return
   }
   const known = CODES[error.code ?? '']
-  write(socket, known ? new Failure(known) : new Failure('invalid_request', { message: 'The bytes that were sent are not a valid HTTP request.' }))
+  write(
+    socket,
+    known ? new Failure(known) : new Failure('invalid_request', { message: 'The bytes that were sent are not a valid HTTP request.' }),
+  )
 }
 
 /** Answers a path that cannot be decoded, or one with a segment longer than any route takes. */

@@ -11,7 +11,12 @@ export function clientHasIt(ifNoneMatch: string | undefined, etag: string): bool
  * The single range of a request, `unsatisfiable` when it lies outside the file, or null for the whole file: without Range, with an invalid
  * one or another unit than bytes, with several ranges, or when If-Range has another entity tag.
  */
-export function rangeOf(range: string | undefined, ifRange: string | string[] | undefined, etag: string, size: number): ByteRange | 'unsatisfiable' | null {
+export function rangeOf(
+  range: string | undefined,
+  ifRange: string | string[] | undefined,
+  etag: string,
+  size: number,
+): ByteRange | 'unsatisfiable' | null {
   // Only a strong entity tag can match: files have no Last-Modified to compare a date with.
   if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return null
   const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(range) ?? []

@@ -13,7 +13,11 @@ export type DownloadLimits = {
 }
 
 /** Returns a function that counts a download until its response closes, and destroys it when the client stalls. It throws `concurrency_limit` above a limit. */
-export function openDownloads({ stalledMs, perFile, perAddress }: DownloadLimits): (file: string, address: string, response: ServerResponse) => void {
+export function openDownloads({
+  stalledMs,
+  perFile,
+  perAddress,
+}: DownloadLimits): (file: string, address: string, response: ServerResponse) => void {
   const open = openCounts()
 
   return (file, address, response) => {

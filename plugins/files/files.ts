@@ -101,4 +101,9 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
   }
 }
 
-export default fp(files, { name: 'files', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['files', 'derivedKeys', 'clock'] } })
+export default fp(files, {
+  name: 'files',
+  fastify: '5.x',
+  dependencies: ['errors'],
+  decorators: { fastify: ['files', 'derivedKeys', 'clock'] },
+})

@@ -39,12 +39,16 @@ export function accountTools(tasks: SubmitContext): Tool[] {
     {
       name: 'get_task',
       title: 'Get a task',
-      description: 'Reads one task by its id: status, progress, cost, error, and its media once it is completed. Use wait_seconds instead of calling it in a loop.',
+      description:
+        'Reads one task by its id: status, progress, cost, error, and its media once it is completed. Use wait_seconds instead of calling it in a loop.',
       annotations: reads,
       input: Type.Object({ task_id, wait_seconds: waitSeconds }, closed),
       output: TaskRecord,
       creates: false,
-      call: async ({ task_id: id, wait_seconds: seconds }, { key }) => ({ task: await findTask(tasks, key.tenant, String(id)), waitSeconds: Number(seconds) }),
+      call: async ({ task_id: id, wait_seconds: seconds }, { key }) => ({
+        task: await findTask(tasks, key.tenant, String(id)),
+        waitSeconds: Number(seconds),
+      }),
     },
     {
       name: 'list_tasks',
@@ -72,7 +76,10 @@ export function accountTools(tasks: SubmitContext): Tool[] {
       input: Type.Object({ task_id }, closed),
       output: TaskRecord,
       creates: false,
-      call: async ({ task_id: id }, { key }) => ({ task: await cancel(tasks, await findTask(tasks, key.tenant, String(id))), waitSeconds: 0 }),
+      call: async ({ task_id: id }, { key }) => ({
+        task: await cancel(tasks, await findTask(tasks, key.tenant, String(id))),
+        waitSeconds: 0,
+      }),
     },
     {
       name: 'get_usage',

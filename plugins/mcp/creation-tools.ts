@@ -38,7 +38,8 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
   image: {
     name: 'generate_image',
     title: 'Generate an image',
-    description: 'Makes one new image from a text prompt alone. To change an image that exists, use ai_edit, inpaint, background_remove or upscale.',
+    description:
+      'Makes one new image from a text prompt alone. To change an image that exists, use ai_edit, inpaint, background_remove or upscale.',
   },
   video: {
     name: 'generate_video',
@@ -53,7 +54,8 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
   background_remove: {
     name: 'background_remove',
     title: 'Remove the background of an image',
-    description: 'Cuts out the subject of an image: its background becomes transparent, or one plain colour. To put another scene behind the subject, use ai_edit.',
+    description:
+      'Cuts out the subject of an image: its background becomes transparent, or one plain colour. To put another scene behind the subject, use ai_edit.',
   },
   upscale: {
     name: 'upscale',
@@ -75,7 +77,8 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
   trim: {
     name: 'trim',
     title: 'Trim a video or a recording',
-    description: 'Keeps one section of an existing video or audio file, from start_time to end_time or for a duration, and cuts off the rest.',
+    description:
+      'Keeps one section of an existing video or audio file, from start_time to end_time or for a duration, and cuts off the rest.',
   },
   merge: {
     name: 'merge',

@@ -16,7 +16,11 @@ const BODY_LIMIT = 1024 * 1024
 
 /** One JSON-RPC message. Batches, which revision 2025-06-18 removed, are refused: one could carry any number of calls. */
 const Message = Type.Object(
-  { jsonrpc: Type.Literal('2.0'), id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })), method: Type.Optional(Type.String()) },
+  {
+    jsonrpc: Type.Literal('2.0'),
+    id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })),
+    method: Type.Optional(Type.String()),
+  },
   { additionalProperties: true },
 )
 

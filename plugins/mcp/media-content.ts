@@ -11,8 +11,16 @@ const HELD_BYTES_MAX = 64 * 1024 * 1024
 
 /** Types of content that models take. MCP has no content for video. */
 const CONTENT_TYPES: Record<string, 'image' | 'audio'> = {
-  'image/png': 'image', 'image/jpeg': 'image', 'image/webp': 'image', 'image/gif': 'image',
-  'audio/wav': 'audio', 'audio/mpeg': 'audio', 'audio/flac': 'audio', 'audio/ogg': 'audio', 'audio/mp4': 'audio', 'audio/aac': 'audio',
+  'image/png': 'image',
+  'image/jpeg': 'image',
+  'image/webp': 'image',
+  'image/gif': 'image',
+  'audio/wav': 'audio',
+  'audio/mpeg': 'audio',
+  'audio/flac': 'audio',
+  'audio/ogg': 'audio',
+  'audio/mp4': 'audio',
+  'audio/aac': 'audio',
 }
 
 type Backends = { files: Pick<Files, 'get'>; link: (result: TaskResult) => string; log: Pick<FastifyBaseLogger, 'warn'> }
@@ -39,7 +47,14 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
     if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
     const { result } = task.outcome
     const { contentType: mimeType, bytes: size } = result
-    const linked: ContentBlock = { type: 'resource_link', uri: link(result), name: result.file, title: `${task.verb} of task ${task.id}`, mimeType, size }
+    const linked: ContentBlock = {
+      type: 'resource_link',
+      uri: link(result),
+      name: result.file,
+      title: `${task.verb} of task ${task.id}`,
+      mimeType,
+      size,
+    }
     const type = CONTENT_TYPES[mimeType]
     if (!type || size > CONTENT_BYTES_MAX) return [linked]
     const data = await read(result.file, size, signal).catch((err: unknown) => {

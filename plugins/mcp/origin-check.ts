@@ -27,7 +27,9 @@ export function isOwnOrigin(origin: string, place: Place): boolean {
 export function isOwnHost(header: string | undefined, place: Place): boolean {
   if (!isLoopback(place.host)) return true
   const name = URL.parse(`http://${header ?? ''}`)?.hostname
-  return name !== undefined && (namesOf(place).includes(name) || (place.publicUrl !== null && name === URL.parse(place.publicUrl)?.hostname))
+  return (
+    name !== undefined && (namesOf(place).includes(name) || (place.publicUrl !== null && name === URL.parse(place.publicUrl)?.hostname))
+  )
 }
 
 function namesOf({ host }: Place): string[] {

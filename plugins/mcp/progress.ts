@@ -12,6 +12,8 @@ export function progressReporter({ mcpReq }: ServerContext): (task: Task) => voi
     if (progressToken === undefined || progress <= reported) return
     reported = progress
     // The client may have left.
-    void mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress, total: 100, message: publicStatus(task) } }).catch(() => {})
+    void mcpReq
+      .notify({ method: 'notifications/progress', params: { progressToken, progress, total: 100, message: publicStatus(task) } })
+      .catch(() => {})
   }
 }

@@ -7,7 +7,13 @@ import type { TaskContext } from '../../src/tasks/task-context.ts'
 
 const SCHEME = 'task://'
 const mimeType = 'application/json'
-const TEMPLATE = { uriTemplate: `${SCHEME}{id}`, name: 'task', title: 'A task', description: 'The record of a task, as get_task returns it.', mimeType }
+const TEMPLATE = {
+  uriTemplate: `${SCHEME}{id}`,
+  name: 'task',
+  title: 'A task',
+  description: 'The record of a task, as get_task returns it.',
+  mimeType,
+}
 const PAGE = 50
 
 /** Serves the resources of a tenant: its tasks, newest first, in pages. `failureOf` is the public failure of a thrown error. */
@@ -22,7 +28,9 @@ export function serveTaskResources(server: Server, tasks: TaskContext, tenant: s
   })
 
   server.setRequestHandler('resources/read', async ({ params: { uri } }) => {
-    const task = uri.startsWith(SCHEME) ? await findTask(tasks, tenant, uri.slice(SCHEME.length)).catch((error: unknown) => refuse(error, uri)) : refuse(null, uri)
+    const task = uri.startsWith(SCHEME)
+      ? await findTask(tasks, tenant, uri.slice(SCHEME.length)).catch((error: unknown) => refuse(error, uri))
+      : refuse(null, uri)
     return { contents: [{ uri, mimeType, text: JSON.stringify(await recordOf(tasks, task).catch(refuse)) }] }
   })
 

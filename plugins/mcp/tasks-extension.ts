@@ -3,7 +3,18 @@
  * a task, and reads and cancels the task under the id of the REST API. There is nothing to ask the client for, so no task is ever
  * `input_required`, and `tasks/update` has no effect.
  */
-import { CLIENT_CAPABILITIES_META_KEY, MissingRequiredClientCapabilityError, PROTOCOL_VERSION_META_KEY, ProtocolError, ProtocolErrorCode, type CallToolResult, type ClientCapabilities, type Result, type Server, type ServerContext } from '@modelcontextprotocol/server'
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  MissingRequiredClientCapabilityError,
+  PROTOCOL_VERSION_META_KEY,
+  ProtocolError,
+  ProtocolErrorCode,
+  type CallToolResult,
+  type ClientCapabilities,
+  type Result,
+  type Server,
+  type ServerContext,
+} from '@modelcontextprotocol/server'
 import type { Failure } from '../../src/domain/errors.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { publicStatus } from '../../src/tasks/public-record.ts'
@@ -35,7 +46,11 @@ function isDeclared(meta: object | undefined): boolean {
   return capabilities?.extensions?.[TASKS_EXTENSION] !== undefined
 }
 
-type Listen = { id?: unknown; method?: unknown; params?: { notifications?: { taskIds?: unknown } | null; _meta?: Record<string, unknown> | null } | null }
+type Listen = {
+  id?: unknown
+  method?: unknown
+  params?: { notifications?: { taskIds?: unknown } | null; _meta?: Record<string, unknown> | null } | null
+}
 
 /**
  * The error for a `subscriptions/listen` for tasks by a client that does not declare the extension; null for any other message. The SDK

@@ -1,5 +1,11 @@
 /** Calls of tools: arguments checked, tasks waited for, media attached, failures as the REST API has them. */
-import { ProtocolError, ProtocolErrorCode, type CallToolResult, type ServerContext, type Tool as PublishedTool } from '@modelcontextprotocol/server'
+import {
+  ProtocolError,
+  ProtocolErrorCode,
+  type CallToolResult,
+  type ServerContext,
+  type Tool as PublishedTool,
+} from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import type { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
@@ -40,7 +46,11 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   }
 
   async function waited(task: Task, seconds: number, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {
-    const wait = { ms: seconds * 1000, signal: AbortSignal.any([context.signal, protocol.mcpReq.signal]), changed: progressReporter(protocol) }
+    const wait = {
+      ms: seconds * 1000,
+      signal: AbortSignal.any([context.signal, protocol.mcpReq.signal]),
+      changed: progressReporter(protocol),
+    }
     return resultOf((await app.taskWatch.untilFinal(task, context.caller.key.keyId, wait)).task, context)
   }
 
@@ -64,8 +74,12 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
 
   function errorResult(tool: Tool, failure: Failure, { request }: RequestContext): CallToolResult {
     const { cause, retryAfterSeconds } = failure.facts
-    if (failure.status >= 500) request.log.error({ event: 'mcp_tool_failed', err: cause ?? failure, code: failure.code, tool: tool.name }, 'tool failed')
-    const body = { ...app.errors.body(failure, request), ...(retryAfterSeconds === undefined ? {} : { retry_after_seconds: retryAfterSeconds }) }
+    if (failure.status >= 500)
+      request.log.error({ event: 'mcp_tool_failed', err: cause ?? failure, code: failure.code, tool: tool.name }, 'tool failed')
+    const body = {
+      ...app.errors.body(failure, request),
+      ...(retryAfterSeconds === undefined ? {} : { retry_after_seconds: retryAfterSeconds }),
+    }
     return { content: [{ type: 'text', text: JSON.stringify(body) }], isError: true }
   }
 

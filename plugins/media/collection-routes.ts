@@ -30,12 +30,15 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, re
     return findTask(tasks, callerOf(request).key.tenant, id, object)
   }
 
-  routes.get(`/${path}`, { config: reads, schema: { querystring: query } }, async (request) => listTasks(tasks, callerOf(request).key.tenant, object, request.query))
+  routes.get(`/${path}`, { config: reads, schema: { querystring: query } }, async (request) =>
+    listTasks(tasks, callerOf(request).key.tenant, object, request.query),
+  )
   routes.get(`/${path}/:id`, one, async (request, reply) => {
     const body = JSON.stringify(await recordOf(tasks, await visible(request, request.params.id)))
     const etag = etagOf(body)
     reply.headers({ etag, 'cache-control': 'private, no-cache' })
-    if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag)) return reply.code(304).send()
+    if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag))
+      return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(body)
   })
   routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) =>
@@ -43,5 +46,7 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, re
   )
   routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
   // A HEAD request would keep a stream open.
-  routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) => stream(request, reply, await visible(request, request.params.id)))
+  routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) =>
+    stream(request, reply, await visible(request, request.params.id)),
+  )
 }

@@ -18,23 +18,35 @@ import { expectedWaitSeconds } from './wait-estimate.ts'
 export function creationRoutes(app: FastifyInstance, config: FastifyContextConfig, keyless: boolean): void {
   const { tasks, clock } = app
 
-  for (const [path, body] of [['generations', GenerationRequest], ['operations', OperationRequest]] as const) {
-    app.withTypeProvider<TypeBoxTypeProvider>().post(`/${path}`, { config, schema: { body, querystring: keyless ? KeylessCreateQuery : CreateQuery } }, async (request, reply) => {
-      const caller = callerOf(request)
-      if (keyless && request.body.webhook_url !== undefined) throw invalid([{ path: '/webhook_url', code: 'not_allowed', message: 'A task without an API key sends no webhooks, because no key signs them.' }])
-      const key = idempotencyKey(request.headers['idempotency-key'])
-      if (request.query.dry_run) {
-        caller.countRead()
-        const quoted = quote(tasks, request.body, await currentRecord(tasks, caller))
-        return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
-      }
-      const { outcome, task, record } = await submit(tasks, caller, request.body, key)
-      if (outcome === 'replayed') caller.countRead()
-      reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
-      if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
-      reply.code(outcome === 'replayed' ? 200 : 202)
-      return accepted(app, task, record, request, reply)
-    })
+  for (const [path, body] of [
+    ['generations', GenerationRequest],
+    ['operations', OperationRequest],
+  ] as const) {
+    app
+      .withTypeProvider<TypeBoxTypeProvider>()
+      .post(`/${path}`, { config, schema: { body, querystring: keyless ? KeylessCreateQuery : CreateQuery } }, async (request, reply) => {
+        const caller = callerOf(request)
+        if (keyless && request.body.webhook_url !== undefined)
+          throw invalid([
+            {
+              path: '/webhook_url',
+              code: 'not_allowed',
+              message: 'A task without an API key sends no webhooks, because no key signs them.',
+            },
+          ])
+        const key = idempotencyKey(request.headers['idempotency-key'])
+        if (request.query.dry_run) {
+          caller.countRead()
+          const quoted = quote(tasks, request.body, await currentRecord(tasks, caller))
+          return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
+        }
+        const { outcome, task, record } = await submit(tasks, caller, request.body, key)
+        if (outcome === 'replayed') caller.countRead()
+        reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
+        if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
+        reply.code(outcome === 'replayed' ? 200 : 202)
+        return accepted(app, task, record, request, reply)
+      })
   }
 }
 
@@ -42,7 +54,13 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
  * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is
  * over. A caller with too many waits is answered at once: the preference is not applied (RFC 7240, section 2).
  */
-async function accepted({ tasks, taskWatch }: FastifyInstance, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function accepted(
+  { tasks, taskWatch }: FastifyInstance,
+  task: Task,
+  record: Subscription,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
   const waited = await taskWatch.untilFinal(task, callerOf(request).countedBy, { ms: seconds * 1000, signal: disconnectSignal(reply.raw) })

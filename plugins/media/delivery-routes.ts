@@ -16,14 +16,18 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
   const { store, publish } = app.tasks
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  routes.post('/deliveries/:id/redeliver', { config: { ...reads, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
-    const { tenant } = callerOf(request).key
-    const answer = await store.redeliver(tenant, request.params.id, app.clock())
-    if (!answer) throw new Failure('not_found')
-    if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
-    if (answer.outcome === 'due') publish(due(tenant, answer.delivery.taskId))
-    return reply.code(202).send(publicDelivery(answer.delivery))
-  })
+  routes.post(
+    '/deliveries/:id/redeliver',
+    { config: { ...reads, bodyless: true }, schema: { params: TaskParams } },
+    async (request, reply) => {
+      const { tenant } = callerOf(request).key
+      const answer = await store.redeliver(tenant, request.params.id, app.clock())
+      if (!answer) throw new Failure('not_found')
+      if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
+      if (answer.outcome === 'due') publish(due(tenant, answer.delivery.taskId))
+      return reply.code(202).send(publicDelivery(answer.delivery))
+    },
+  )
 
   routes.post('/deliveries/replay', { config: reads, schema: { body: ReplayRequest } }, async (request, reply) => {
     const { range, after } = readReplay(request.body)
@@ -44,10 +48,14 @@ const STATES: Record<NonNullable<Static<typeof ReplayRequest>['status']>, Delive
   failed: ['failed'],
 }
 
-function readReplay({ since, until, event, status, cursor }: Static<typeof ReplayRequest>): { range: ReplayRange; after: ReplayPosition | null } {
+function readReplay({ since, until, event, status, cursor }: Static<typeof ReplayRequest>): {
+  range: ReplayRange
+  after: ReplayPosition | null
+} {
   const range = { since: Date.parse(since), until: Date.parse(until), event: event ?? null, states: status ? STATES[status] : null }
   if (range.until <= range.since) throw invalid([{ path: '/until', code: 'range', message: 'must be after since' }])
-  if (range.until - range.since > REPLAY_RANGE_MS) throw invalid([{ path: '/until', code: 'range', message: 'must be at most 31 days after since' }])
+  if (range.until - range.since > REPLAY_RANGE_MS)
+    throw invalid([{ path: '/until', code: 'range', message: 'must be at most 31 days after since' }])
   return { range, after: cursor === undefined ? null : readCursor(cursor) }
 }
 
@@ -57,6 +65,7 @@ function writeCursor({ createdAt, id }: ReplayPosition): string {
 
 function readCursor(cursor: string): ReplayPosition {
   const [, createdAt, id] = /^(\d{1,16}) ([0-9a-z.-]{1,100})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
-  if (createdAt === undefined || id === undefined) throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier replay' }])
+  if (createdAt === undefined || id === undefined)
+    throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier replay' }])
   return { createdAt: Number(createdAt), id }
 }

@@ -18,7 +18,12 @@ export async function listEvents(
   const after = cursor === undefined ? 0 : readCursor(cursor)
   const found = await store.events(tenant, after, clock() - keepMs, limit + 1)
   const shown = found.slice(0, limit)
-  return { object: 'list', data: shown.map(publicEvent), has_more: found.length > limit, next_cursor: writeCursor(shown.at(-1)?.position ?? after) }
+  return {
+    object: 'list',
+    data: shown.map(publicEvent),
+    has_more: found.length > limit,
+    next_cursor: writeCursor(shown.at(-1)?.position ?? after),
+  }
 }
 
 function publicEvent({ id, event, taskId, body }: LoggedEvent): Record<string, unknown> {

@@ -13,7 +13,9 @@ const STREAMS_PER_CALLER = 20
 const HEARTBEAT_MS = 15_000
 
 /** Returns the handler of the route, for a task that its caller may see. Open streams end when the program stops; clients resume elsewhere. */
-export function openEventStreams(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply, task: Task) => Promise<FastifyReply> {
+export function openEventStreams(
+  app: FastifyInstance,
+): (request: FastifyRequest, reply: FastifyReply, task: Task) => Promise<FastifyReply> {
   const { tasks, taskWatch } = app
   const open = openCounts()
   const streams = new Set<Stream>()
@@ -60,7 +62,10 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
       streams.delete(stream)
       open.add(caller.countedBy, -1)
     })
-    return reply.headers({ 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }).type('text/event-stream; charset=utf-8').send(stream.body)
+    return reply
+      .headers({ 'cache-control': 'no-cache', 'x-accel-buffering': 'no' })
+      .type('text/event-stream; charset=utf-8')
+      .send(stream.body)
   }
 
   async function historyAfter(task: Task, after: number): Promise<HistoryEvent[]> {

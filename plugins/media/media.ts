@@ -29,9 +29,11 @@ async function media(app: FastifyInstance, { keyless = false }: MediaOptions): P
   collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery, reads, stream })
   collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery, reads, stream })
   deliveryRoutes(app, reads)
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/events', { config: reads, schema: { querystring: EventsQuery } }, async (request) =>
-    listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_MS),
-  )
+  app
+    .withTypeProvider<TypeBoxTypeProvider>()
+    .get('/events', { config: reads, schema: { querystring: EventsQuery } }, async (request) =>
+      listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_MS),
+    )
   app.get('/usage', { config: reads }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())

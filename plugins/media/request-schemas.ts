@@ -49,7 +49,9 @@ export const ReplayRequest = Type.Object(
     until: Type.String({ format: 'date-time', description: 'Deliveries that were created before this time; at most 31 days after since.' }),
     event: Type.Optional(Type.Enum(['task.completed', 'task.failed', 'task.refunded'])),
     status: Type.Optional(Type.Enum(['pending', 'delivered', 'failed'])),
-    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'The next_cursor of the answer before, with the same other fields.' })),
+    cursor: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 200, description: 'The next_cursor of the answer before, with the same other fields.' }),
+    ),
   },
   { ...closed, $id: 'ReplayRequest', title: 'ReplayRequest' },
 )

@@ -9,7 +9,12 @@ const SAMPLES = 10
  * the tenant's latest tasks of that kind or operation. Null while there are none.
  */
 export async function expectedWaitSeconds(store: Store, { record, object, verb }: Quote): Promise<number | null> {
-  const latest = await store.tasks(record.tenant, { object, verb, status: 'completed', createdAfter: null, createdBefore: null }, null, SAMPLES)
+  const latest = await store.tasks(
+    record.tenant,
+    { object, verb, status: 'completed', createdAfter: null, createdBefore: null },
+    null,
+    SAMPLES,
+  )
   if (latest.length === 0) return null
   const meanMs = latest.reduce((sum, { startedAt, endedAt }) => sum + ((endedAt ?? 0) - (startedAt ?? 0)), 0) / latest.length
   const open = record.media?.holds.count ?? 0

@@ -46,7 +46,13 @@ export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs 
     },
   }
 
-  async function queued<A>(subscription: string, attempt: () => Promise<A>, blocked: (result: A) => boolean, client: Client, deadline: number): Promise<A> {
+  async function queued<A>(
+    subscription: string,
+    attempt: () => Promise<A>,
+    blocked: (result: A) => boolean,
+    client: Client,
+    deadline: number,
+  ): Promise<A> {
     const queue = queues.get(subscription) ?? []
     if (queue.length >= MAX_WAITING) return attempt()
     const waiter: Waiter = { wake: () => {}, notified: false }

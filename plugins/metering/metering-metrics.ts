@@ -15,7 +15,12 @@ const WINDOWS: Record<string, string> = { weekly_full: 'weekly', session_full: '
 /** Registers the metrics. `byTenant` adds the label `tenant` to the token counter: one set of series per tenant. */
 export function meteringMetrics(registry: Registry, byTenant: boolean): MeteringMetrics {
   const registers = [registry]
-  const refusals = new Counter({ name: 'tollgate_window_refusals_total', help: 'Requests refused because a token window was full.', labelNames: ['window'], registers })
+  const refusals = new Counter({
+    name: 'tollgate_window_refusals_total',
+    help: 'Requests refused because a token window was full.',
+    labelNames: ['window'],
+    registers,
+  })
   // Plain numbers, read when they are exported: each request changes both twice.
   let open = 0
   let reserved = 0
@@ -35,8 +40,18 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
       this.set(reserved)
     },
   })
-  const tokens = new Counter({ name: 'tollgate_coding_tokens_total', help: 'Settled tokens of the Coding Plan API.', labelNames: byTenant ? ['kind', 'tenant'] : ['kind'], registers })
-  const swept = new Counter({ name: 'tollgate_reservations_swept_total', help: 'Reservations settled by the sweep.', labelNames: ['reason'], registers })
+  const tokens = new Counter({
+    name: 'tollgate_coding_tokens_total',
+    help: 'Settled tokens of the Coding Plan API.',
+    labelNames: byTenant ? ['kind', 'tenant'] : ['kind'],
+    registers,
+  })
+  const swept = new Counter({
+    name: 'tollgate_reservations_swept_total',
+    help: 'Reservations settled by the sweep.',
+    labelNames: ['reason'],
+    registers,
+  })
   return {
     refused: (outcome) => {
       const window = WINDOWS[outcome]

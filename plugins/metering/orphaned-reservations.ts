@@ -25,7 +25,12 @@ const NO_HEARTBEAT = -1
  * The sweeps of one process. They rely on its own observations: an instance is dead when the successful sweeps of 45 s read the same heartbeat, or none. `failed` is called for
  * each record that cannot be changed now; the next sweep finds it again.
  */
-export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean, failed: (subscription: string, error: unknown) => void = () => {}): Sweep {
+export function reservationSweep(
+  store: Store,
+  instance: string,
+  inFlight: (id: string) => boolean,
+  failed: (subscription: string, error: unknown) => void = () => {},
+): Sweep {
   const observed = new Map<string, { count: number; since: number }>()
   /** Instances with reservations and no heartbeat at the last sweep. */
   let silent = new Set<string>()
@@ -77,7 +82,8 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
 
     async expireOthers(now) {
       const { expired, others } = await expire(() => true, now)
-      for (const beat of await store.heartbeats()) if (beat.instance !== instance && !others.has(beat.instance)) await store.forgetInstance(beat.instance)
+      for (const beat of await store.heartbeats())
+        if (beat.instance !== instance && !others.has(beat.instance)) await store.forgetInstance(beat.instance)
       return expired
     },
   }
@@ -109,7 +115,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
 }
 
 async function* withReservations(store: Store): AsyncGenerator<Subscription> {
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const batch = await store.subscriptionsWith('reservations', after, BATCH)
     yield* batch
     const last = batch.at(-1)

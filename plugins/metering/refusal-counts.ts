@@ -28,7 +28,8 @@ export function openRefusalCounts(store: Pick<Store, 'change'>, clock: () => num
       for (const subscription of subscriptions) {
         const counts = waiting.get(subscription)
         waiting.delete(subscription)
-        if (counts) await store.change(subscription, { op: 'countRefusals', id: randomBytes(ID_BYTES).toString('base64url'), ...counts }, clock())
+        if (counts)
+          await store.change(subscription, { op: 'countRefusals', id: randomBytes(ID_BYTES).toString('base64url'), ...counts }, clock())
       }
     },
   }

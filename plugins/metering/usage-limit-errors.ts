@@ -24,7 +24,12 @@ export function usageLimitError(outcome: Refusal, windows: WindowsView, now: num
  * 429 with `type: usage_limit_reached`, the reset time and `x-should-retry: false`: Codex shows the reset time to its user instead of sleeping, and openai-node,
  * which ignores a `retry-after` above a minute, does not retry.
  */
-function limitReached(code: 'key_limit_reached' | 'weekly_limit_reached' | 'session_limit_reached', subject: string, window: WindowView, now: number): Failure {
+function limitReached(
+  code: 'key_limit_reached' | 'weekly_limit_reached' | 'session_limit_reached',
+  subject: string,
+  window: WindowView,
+  now: number,
+): Failure {
   const resetsAt = window.resetsAt ?? now
   const seconds = Math.max(1, Math.ceil((resetsAt - now) / 1000))
   return new Failure(code, {

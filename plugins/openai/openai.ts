@@ -28,7 +28,10 @@ declare module 'fastify' {
 /** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024
 
-const READERS: Record<WireName, (body: unknown, allowed: ReadonlySet<string>) => CodingRequest> = { chat: readChatRequest, responses: readResponsesRequest }
+const READERS: Record<WireName, (body: unknown, allowed: ReadonlySet<string>) => CodingRequest> = {
+  chat: readChatRequest,
+  responses: readResponsesRequest,
+}
 
 export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
@@ -78,7 +81,11 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.get('/v1/responses', reads, refuseUpgrade)
   app.get('/v1/models', reads, async () => modelList(upstreams.contextWindow()))
   app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
-    if (params.model === '') throw new Failure('invalid_request', { param: 'model', message: 'The address has no name of a model. GET /v1/models lists the models.' })
+    if (params.model === '')
+      throw new Failure('invalid_request', {
+        param: 'model',
+        message: 'The address has no name of a model. GET /v1/models lists the models.',
+      })
     if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
     return modelEntry
   })
@@ -89,7 +96,8 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
 
 /** A WebSocket handshake arrives as a plain GET, because nothing listens for upgrades. After 426 Codex falls back to HTTPS at once. */
 async function refuseUpgrade(request: FastifyRequest): Promise<never> {
-  if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1', connection: 'close' } })
+  if (request.headers.upgrade !== undefined)
+    throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1', connection: 'close' } })
   throw new Failure('method_not_allowed', { headers: { allow: 'POST' } })
 }
 

@@ -46,7 +46,11 @@ export type SseWriterOptions = {
 /**
  * Sends nothing before the first bytes, or `keepAliveMs` of silence after `durable` was fulfilled. Disconnects a client that leaves a full buffer unread for `stalledMs`.
  */
-export function openSseWriter(reply: FastifyReply, durable: Promise<void>, { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions): SseWriter {
+export function openSseWriter(
+  reply: FastifyReply,
+  durable: Promise<void>,
+  { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions,
+): SseWriter {
   const { raw } = reply
   let pending = ''
   let started = false

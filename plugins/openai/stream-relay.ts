@@ -38,7 +38,10 @@ export function relay(
   function settle(failed: boolean): Promise<Settlement | null> {
     const settlement = settlementOf(failed)
     context.settle(settlement)
-    void settlement.then((settled) => onSettled(settled, budget.estimate(stream.meter.estimateTokens()).usage), () => {})
+    void settlement.then(
+      (settled) => onSettled(settled, budget.estimate(stream.meter.estimateTokens()).usage),
+      () => {},
+    )
     return settlement
   }
 
@@ -48,11 +51,18 @@ export function relay(
     raw.off('close', onDisconnect)
     if (draining) clearTimeout(draining)
     if (failure)
-      request.log.error({ event: 'upstream_stream_failed', err: failure.facts.cause ?? failure, code: failure.code }, 'upstream stream failed')
+      request.log.error(
+        { event: 'upstream_stream_failed', err: failure.facts.cause ?? failure, code: failure.code },
+        'upstream stream failed',
+      )
     const settlement = settle(failure !== null)
     if (failure) writer.end(stream.fail(failure))
     else if (stream.usage()) writer.end('')
-    else void settlement.then((estimate) => writer.endEstimated(estimate ? stream.terminalEvents(estimate.usage) : ''), () => writer.end(stream.fail(new Failure('internal'))))
+    else
+      void settlement.then(
+        (estimate) => writer.endEstimated(estimate ? stream.terminalEvents(estimate.usage) : ''),
+        () => writer.end(stream.fail(new Failure('internal'))),
+      )
   }
 
   /** No hook of Fastify fires when a client disconnects in the middle of a stream, so this listens to the response itself. */

@@ -31,11 +31,24 @@ export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egr
   }
 
   async function fetchInline({ url, param, kind, inline }: Address, answer: ServerResponse, signal: AbortSignal): Promise<void> {
-    const reply = await egress.request({ url, method: 'GET', signal, deadlineMs: FETCH_MS, maxBytes: MAX_FETCHED_BYTES, over: 'fail', redirects: 3 })
+    const reply = await egress.request({
+      url,
+      method: 'GET',
+      signal,
+      deadlineMs: FETCH_MS,
+      maxBytes: MAX_FETCHED_BYTES,
+      over: 'fail',
+      redirects: 3,
+    })
     if (reply.outcome === 'refused') throw refused(param, REFUSALS[reply.reason])
     if (reply.outcome === 'failed' || reply.status !== 200) throw refused(param, 'The address could not be fetched.')
-    const type = String(reply.headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
-    if (!MEDIA_TYPES[kind].test(type)) throw refused(param, `The address does not lead to ${kind === 'image' ? 'a PNG, JPEG, WebP or GIF image' : 'a PDF or text file'}.`)
+    const type =
+      String(reply.headers['content-type'] ?? '')
+        .split(';', 1)[0]
+        ?.trim()
+        .toLowerCase() ?? ''
+    if (!MEDIA_TYPES[kind].test(type))
+      throw refused(param, `The address does not lead to ${kind === 'image' ? 'a PNG, JPEG, WebP or GIF image' : 'a PDF or text file'}.`)
     hold(reply.body.length, answer)
     inline(`data:${type};base64,${Buffer.from(reply.body).toString('base64')}`, fileName(url))
   }
@@ -67,5 +80,11 @@ function refused(param: string, sentence: string): Failure {
 
 /** The last step of the path, for the name of an inlined file. */
 function fileName(url: string): string {
-  return URL.parse(url)?.pathname.split('/').at(-1)?.replaceAll(/[^A-Za-z0-9._-]/g, '_').slice(0, 100) || 'file'
+  return (
+    URL.parse(url)
+      ?.pathname.split('/')
+      .at(-1)
+      ?.replaceAll(/[^A-Za-z0-9._-]/g, '_')
+      .slice(0, 100) || 'file'
+  )
 }

@@ -11,13 +11,16 @@ type MediaRange = { type: string; version: string | undefined; q: number }
 export async function exposition(registry: Registry, accept = '*/*'): Promise<{ contentType: string; text: string }> {
   const ranges = accept.split(',').map(mediaRange)
   const isOpen = quality(ranges, 'application/openmetrics-text', '1.0.0') > quality(ranges, 'text/plain', '0.0.4')
-  return isOpen ? { contentType: Registry.OPENMETRICS_CONTENT_TYPE, text: await openMetrics(registry) } : { contentType: registry.contentType, text: await registry.metrics() }
+  return isOpen
+    ? { contentType: Registry.OPENMETRICS_CONTENT_TYPE, text: await openMetrics(registry) }
+    : { contentType: registry.contentType, text: await registry.metrics() }
 }
 
 /** prom-client renames the counters of a registry that it prints as OpenMetrics, so a registry of views of them is printed instead. */
 async function openMetrics(registry: Registry): Promise<string> {
   const views = new Registry(Registry.OPENMETRICS_CONTENT_TYPE)
-  for (const metric of registry.getMetricsAsArray() as (MetricObject & Metric)[]) views.registerMetric(metric.type === 'counter' ? counterView(metric) : metric)
+  for (const metric of registry.getMetricsAsArray() as (MetricObject & Metric)[])
+    views.registerMetric(metric.type === 'counter' ? counterView(metric) : metric)
   const text = await views.metrics()
   // Quotation marks are escaped in OpenMetrics only, and prom-client escapes them in labels alone.
   return text.replaceAll(/(?<=^|\n)# HELP [^\n]*/g, (help) => help.replaceAll('"', '\\"'))
@@ -28,13 +31,19 @@ async function openMetrics(registry: Registry): Promise<string> {
  * name, as of unknown type.
  */
 function counterView(counter: MetricObject & Metric): Metric {
-  const view = counter.name.endsWith('_total') ? { name: counter.name.slice(0, -'_total'.length), type: 'counter' } : { name: counter.name, type: 'unknown' }
+  const view = counter.name.endsWith('_total')
+    ? { name: counter.name.slice(0, -'_total'.length), type: 'counter' }
+    : { name: counter.name, type: 'unknown' }
   return { ...view, get: async () => ({ ...(await counter.get()), ...view }) } as unknown as Metric
 }
 
 function mediaRange(text: string): MediaRange {
   const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
-  const valueOf = (name: string) => parameters.find((parameter) => parameter.startsWith(`${name}=`))?.slice(name.length + 1).replaceAll('"', '')
+  const valueOf = (name: string) =>
+    parameters
+      .find((parameter) => parameter.startsWith(`${name}=`))
+      ?.slice(name.length + 1)
+      .replaceAll('"', '')
   const q = valueOf('q') ?? '1'
   return { type, version: valueOf('version'), q: /^(0(\.\d{0,3})?|1(\.0{0,3})?)$/.test(q) ? Number(q) : 0 }
 }

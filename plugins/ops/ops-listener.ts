@@ -20,10 +20,20 @@ export type OpsListener = {
 }
 
 /** Opens the listener. `checks` is called at each /readyz; all checks must be ok for a 200. Throws when the address is in use. */
-export async function openOps(options: { host: string; port: number; log: FastifyBaseLogger; checks: () => Promise<Check[]> }): Promise<OpsListener> {
+export async function openOps(options: {
+  host: string
+  port: number
+  log: FastifyBaseLogger
+  checks: () => Promise<Check[]>
+}): Promise<OpsListener> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  const app: FastifyInstance = fastify({ loggerInstance: options.log, logController: new LogController({ disableRequestLogging: true }), requestTimeout: 10_000, forceCloseConnections: true })
+  const app: FastifyInstance = fastify({
+    loggerInstance: options.log,
+    logController: new LogController({ disableRequestLogging: true }),
+    requestTimeout: 10_000,
+    forceCloseConnections: true,
+  })
   app.get('/livez', async () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     const checks = await options.checks()
@@ -35,6 +45,10 @@ export async function openOps(options: { host: string; port: number; log: Fastif
     const { contentType, text } = await exposition(registry, request.headers.accept)
     return reply.type(contentType).header('vary', 'accept').send(text)
   })
-  const url = await app.listen({ host: options.host, port: options.port, listenTextResolver: (address) => `operations listen on ${address}` })
+  const url = await app.listen({
+    host: options.host,
+    port: options.port,
+    listenTextResolver: (address) => `operations listen on ${address}`,
+  })
   return { registry, url, close: () => app.close() }
 }

@@ -31,8 +31,16 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
   checkMetric(app.checks, registry)
-  new Gauge({ name: 'tollgate_build_info', help: 'Always 1; the version as a label.', labelNames: ['version'], registers: [registry] }).set({ version: about.version }, 1)
-  const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
+  new Gauge({ name: 'tollgate_build_info', help: 'Always 1; the version as a label.', labelNames: ['version'], registers: [registry] }).set(
+    { version: about.version },
+    1,
+  )
+  const requests = new Counter({
+    name: 'tollgate_http_requests_total',
+    help: 'Requests answered.',
+    labelNames: LABELS,
+    registers: [registry],
+  })
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',
     help: 'From the first byte of a request to the end of its answer.',
@@ -45,7 +53,10 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   registry.registerMetric(durations)
 
   // Looking up labels builds a string: done once per kind of answer instead of once per answer.
-  const kinds = new Map<string, { facts: Record<string, string>; count: () => void; observe: (seconds: number, traceId: string | null) => void }>()
+  const kinds = new Map<
+    string,
+    { facts: Record<string, string>; count: () => void; observe: (seconds: number, traceId: string | null) => void }
+  >()
   const kindOf = ({ routeOptions, method }: FastifyRequest, status: number) => {
     const name = `${method} ${status} ${routeOptions.url}`
     const known = kinds.get(name)
@@ -54,7 +65,8 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     const facts = { product: routeOptions.config.api ?? 'none', route: routeOptions.url ?? 'none', method }
     const labels = { ...facts, code: String(status) }
     const [counter, histogram] = [requests.labels(labels), durations.labels(labels)]
-    const observe = (value: number, traceId: string | null) => (traceId === null ? histogram.observe(value) : durations.observe({ labels, value, exemplarLabels: { trace_id: traceId } }))
+    const observe = (value: number, traceId: string | null) =>
+      traceId === null ? histogram.observe(value) : durations.observe({ labels, value, exemplarLabels: { trace_id: traceId } })
     const kind = { facts, count: () => counter.inc(), observe }
     kinds.set(name, kind)
     return kind
@@ -77,7 +89,15 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       const { facts, count, observe } = kindOf(request, status)
       count()
       observe(durationMs / 1000, sampledTraceId(request.span.traceparent))
-      const line = { ...facts, status, ...(request.failed ? { code: request.failed } : {}), ip, durationMs: Math.round(durationMs), complete, ...logFields(request.span.traceparent) }
+      const line = {
+        ...facts,
+        status,
+        ...(request.failed ? { code: request.failed } : {}),
+        ip,
+        durationMs: Math.round(durationMs),
+        complete,
+        ...logFields(request.span.traceparent),
+      }
       const endedAtMs = Date.now()
       const finish = (more: Record<string, unknown>) => {
         request.log.info({ ...line, ...more }, 'request')

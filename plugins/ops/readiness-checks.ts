@@ -20,24 +20,31 @@ export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Che
   const checks: (() => Promise<Check> | Check)[] = [
     async () => {
       const failure = await failureOf(() => app.store.clock())
-      if (failure !== null && hasAnswered && serves(app.config.ROLE)) return { name: 'store', ok: true, degraded: true, detail: `${failure}; requests get 503 with Retry-After` }
+      if (failure !== null && hasAnswered && serves(app.config.ROLE))
+        return { name: 'store', ok: true, degraded: true, detail: `${failure}; requests get 503 with Retry-After` }
       if (failure !== null) return { name: 'store', ok: false, detail: failure }
       hasAnswered = true
       // A full disk can still be read. All processes write the same lease; nothing depends on its owner.
       const unwritten = await failureOf(() => app.store.takeLease(PROBE_LEASE, PROBE_LEASE, app.clock(), app.clock()))
-      return unwritten === null ? { name: 'store', ok: true, detail: 'it answers' } : { name: 'store', ok: true, degraded: true, detail: `it can be read, and not written: ${unwritten}` }
+      return unwritten === null
+        ? { name: 'store', ok: true, detail: 'it answers' }
+        : { name: 'store', ok: true, degraded: true, detail: `it can be read, and not written: ${unwritten}` }
     },
   ]
   if (app.hasDecorator('broker')) {
     checks.push(() => {
       const { ok, detail } = app.broker.health()
-      return ok ? { name: 'broker', ok, detail } : { name: 'broker', ok: true, degraded: true, detail: `${detail}; work is found a moment later without it` }
+      return ok
+        ? { name: 'broker', ok, detail }
+        : { name: 'broker', ok: true, degraded: true, detail: `${detail}; work is found a moment later without it` }
     })
   }
   if (app.hasDecorator('files')) {
     checks.push(async () => {
       const failure = await failureOf(() => app.files.stat(PROBE_FILE))
-      return failure === null ? { name: 'files', ok: true, detail: 'they answer' } : { name: 'files', ok: true, degraded: true, detail: failure }
+      return failure === null
+        ? { name: 'files', ok: true, detail: 'they answer' }
+        : { name: 'files', ok: true, degraded: true, detail: failure }
     })
   }
   return checks
@@ -49,7 +56,9 @@ async function failureOf(ask: () => Promise<unknown>): Promise<string | null> {
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(new Error('it does not answer')), TIMEOUT_MS)
   })
-  const failure = await Promise.race([ask().then(() => null), late]).catch((error: Error) => (error.cause instanceof Error ? error.cause.message : error.message))
+  const failure = await Promise.race([ask().then(() => null), late]).catch((error: Error) =>
+    error.cause instanceof Error ? error.cause.message : error.message,
+  )
   clearTimeout(timer)
   return failure
 }
@@ -62,7 +71,8 @@ export function checkMetric(checks: FastifyInstance['checks'], registry: Registr
     labelNames: ['check'],
     registers: [registry],
     async collect() {
-      for (const { name, ok, degraded } of await Promise.all(checks.map((check) => check()))) this.set({ check: name }, ok && !degraded ? 1 : 0)
+      for (const { name, ok, degraded } of await Promise.all(checks.map((check) => check())))
+        this.set({ check: name }, ok && !degraded ? 1 : 0)
     },
   })
 }

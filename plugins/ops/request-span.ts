@@ -13,7 +13,10 @@ export function requestSpans(config: Config): (request: FastifyRequest) => Span 
   const trusted = networks(config.TRUST_PROXY)
   return (request) => {
     const { method, routeOptions, headers, raw } = request
-    const { url: route, config: { api } } = routeOptions
+    const {
+      url: route,
+      config: { api },
+    } = routeOptions
     const own = typeof headers['traceparent'] === 'string' ? headers['traceparent'] : undefined
     const isTrusted = own !== undefined && trusted(raw.socket?.remoteAddress ?? '')
     return startSpan(route === undefined ? method : `${method} ${route}`, {
@@ -32,7 +35,13 @@ export function requestSpans(config: Config): (request: FastifyRequest) => Span 
 }
 
 /** Ends the span at `endedAtMs` with the answer, and the settled tokens of a completion. */
-export function endRequestSpan(span: Span, { caller, failed }: FastifyRequest, status: number, logged: Record<string, unknown>, endedAtMs: number): void {
+export function endRequestSpan(
+  span: Span,
+  { caller, failed }: FastifyRequest,
+  status: number,
+  logged: Record<string, unknown>,
+  endedAtMs: number,
+): void {
   const { tokens } = logged as { tokens?: { input: number; output: number } }
   span.set({
     'http.response.status_code': status,

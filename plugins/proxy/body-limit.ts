@@ -10,7 +10,8 @@ import { Failure } from '../../src/domain/errors.ts'
 export function limitedBody({ method, headers }: FastifyRequest, payload: RequestPayload, maxBytes: number): RequestPayload {
   const length = headers['content-length']
   const isChunked = headers['transfer-encoding'] !== undefined
-  if ((method === 'GET' || method === 'HEAD') && (isChunked || Number(length ?? 0) > 0)) throw new Failure('invalid_request', { message: `${method} takes no body here.` })
+  if ((method === 'GET' || method === 'HEAD') && (isChunked || Number(length ?? 0) > 0))
+    throw new Failure('invalid_request', { message: `${method} takes no body here.` })
   if (Number(length ?? 0) > maxBytes) throw new Failure('payload_too_large')
   return isChunked ? counted(payload, maxBytes) : payload
 }

@@ -40,7 +40,8 @@ async function tokenCharge({ reservation }: FastifyRequest, tokens: number): Pro
   await reservation.durable
   const settlement = Promise.withResolvers<Settlement | null>()
   reservation.settleWith(settlement.promise)
-  return (outcome) => settlement.resolve(outcome === 'capture' ? { usage: { input: 0, cachedInput: 0, output: tokens }, estimated: true } : null)
+  return (outcome) =>
+    settlement.resolve(outcome === 'capture' ? { usage: { input: 0, cachedInput: 0, output: tokens }, estimated: true } : null)
 }
 
 async function moneyCharge({ tasks }: FastifyInstance, { caller, log }: FastifyRequest, micro: number): Promise<Charge> {

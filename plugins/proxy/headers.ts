@@ -3,10 +3,31 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import type { ProxyRoute } from './routes-file.ts'
 
-const HOP_BY_HOP = ['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'http2-settings', 'expect']
+const HOP_BY_HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'http2-settings',
+  'expect',
+]
 const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization', 'x-api-key']
 /** What a client says about itself or its proxies: only this gateway tells the service. */
-const FORWARDED = ['forwarded', 'via', 'x-real-ip', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-forwarded-port', 'x-forwarded-prefix', 'x-original-url', 'x-rewrite-url']
+const FORWARDED = [
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-original-url',
+  'x-rewrite-url',
+]
 
 const NOT_SENT = new Set([...HOP_BY_HOP, ...CREDENTIALS, ...FORWARDED])
 
@@ -16,21 +37,45 @@ export const OURS: ReadonlySet<string> = new Set([...HOP_BY_HOP, ...FORWARDED, '
 const NOT_ANSWERED = new Set([
   ...HOP_BY_HOP,
   // Credentials for this origin, or questions for them.
-  'set-cookie', 'set-cookie2', 'clear-site-data', 'www-authenticate', 'proxy-authenticate', 'authentication-info', 'proxy-authentication-info',
+  'set-cookie',
+  'set-cookie2',
+  'clear-site-data',
+  'www-authenticate',
+  'proxy-authenticate',
+  'authentication-info',
+  'proxy-authentication-info',
   // Names of the service, and policies for the whole origin.
-  'server', 'x-powered-by', 'via', 'alt-svc', 'strict-transport-security', 'public-key-pins', 'service-worker-allowed', 'report-to', 'reporting-endpoints', 'nel', 'server-timing', 'sourcemap',
+  'server',
+  'x-powered-by',
+  'via',
+  'alt-svc',
+  'strict-transport-security',
+  'public-key-pins',
+  'service-worker-allowed',
+  'report-to',
+  'reporting-endpoints',
+  'nel',
+  'server-timing',
+  'sourcemap',
   'x-request-id',
 ])
 /** Of the token windows, which the gateway answers itself. */
 const WINDOWS = /^x-(ratelimit-|codex-)/
 
 /** The headers that the service gets: the client's without those above, the route's own, and the caller. `headers` are lower-case. */
-export function requestHeaders(headers: IncomingHttpHeaders, request: FastifyRequest, route: ProxyRoute, brand: string): Record<string, string> {
+export function requestHeaders(
+  headers: IncomingHttpHeaders,
+  request: FastifyRequest,
+  route: ProxyRoute,
+  brand: string,
+): Record<string, string> {
   const named = connectionTokens(headers.connection)
   // The client's own trace ends here, where there is one of ours.
   const { traceparent } = request.span
   const isReplaced = (name: string) => traceparent !== null && (name === 'tracestate' || name === 'baggage')
-  const passed = Object.entries(headers).filter(([name]) => !NOT_SENT.has(name) && !isReplaced(name) && !named.has(name) && !name.startsWith(`x-${brand}-`)) as [string, string][]
+  const passed = Object.entries(headers).filter(
+    ([name]) => !NOT_SENT.has(name) && !isReplaced(name) && !named.has(name) && !name.startsWith(`x-${brand}-`),
+  ) as [string, string][]
   const { caller, ip, protocol, host } = request
   return {
     ...Object.fromEntries(passed),
@@ -40,7 +85,9 @@ export function requestHeaders(headers: IncomingHttpHeaders, request: FastifyReq
     'x-forwarded-proto': protocol,
     'x-forwarded-host': host,
     'x-forwarded-prefix': route.prefix,
-    ...(caller ? { [`x-${brand}-tenant`]: caller.key.tenant, [`x-${brand}-plan`]: caller.key.subscription, [`x-${brand}-key`]: caller.key.keyId } : {}),
+    ...(caller
+      ? { [`x-${brand}-tenant`]: caller.key.tenant, [`x-${brand}-plan`]: caller.key.subscription, [`x-${brand}-key`]: caller.key.keyId }
+      : {}),
     ...Object.fromEntries(Object.entries(route.headers).map(([name, value]) => [name.toLowerCase(), value])),
   }
 }

@@ -39,7 +39,9 @@ async function proxy(scope: FastifyInstance, { file, pollMs = 1_000 }: ProxyOpti
 
   scope.decorateRequest('proxied', null)
   scope.removeAllContentTypeParsers()
-  scope.addHook('preParsing', async (request, _reply, payload) => limitedBody(request, payload, matches.get(request.raw)?.route.maxBodyBytes ?? 0))
+  scope.addHook('preParsing', async (request, _reply, payload) =>
+    limitedBody(request, payload, matches.get(request.raw)?.route.maxBodyBytes ?? 0),
+  )
   scope.addHook('preValidation', async (request) => {
     const match = matches.get(request.raw)
     if (!match) throw new Failure('not_found')
@@ -58,7 +60,8 @@ async function proxy(scope: FastifyInstance, { file, pollMs = 1_000 }: ProxyOpti
   // Loaded by need: most installations have no pass-through route.
   const { default: httpProxy } = await import('@fastify/http-proxy')
   // The library types requests of all versions of HTTP.
-  for (const api of ['media', 'coding'] as const) scope.register(httpProxy, proxyOptions(api, agent, scope.config.BRAND.toLowerCase()) as never)
+  for (const api of ['media', 'coding'] as const)
+    scope.register(httpProxy, proxyOptions(api, agent, scope.config.BRAND.toLowerCase()) as never)
 }
 
 /** The strategy by which the router finds these routes. A path that is not in the file is answered as if there were no such route. */
@@ -82,17 +85,26 @@ function constrain(scope: FastifyInstance, table: RouteTable, matches: WeakMap<I
 
 /** Only handshakes for routes that admit WebSocket leave HTTP. To all other requests the Upgrade header means nothing. */
 function admitUpgrades(server: Server, table: RouteTable): void {
-  Object.assign(server, { shouldUpgradeCallback: (request: IncomingMessage) => asksForWebSocket(request) && table(request.url ?? '')?.route.websocket === true })
+  Object.assign(server, {
+    shouldUpgradeCallback: (request: IncomingMessage) => asksForWebSocket(request) && table(request.url ?? '')?.route.websocket === true,
+  })
 }
 
 /** The path that the service gets. Throws the failure of a request that the route does not take. */
 function checked(request: FastifyRequest, { route, path }: Match): string {
   if (route.plans && !route.plans.has(request.caller?.key.subscription ?? '')) throw new Failure('plan_not_allowed')
   if (asksForWebSocket(request.raw)) {
-    if (!route.websocket) throw new Failure('upgrade_required', { message: 'WebSocket is not offered here.', headers: { upgrade: 'HTTP/1.1', connection: 'close' } })
+    if (!route.websocket)
+      throw new Failure('upgrade_required', {
+        message: 'WebSocket is not offered here.',
+        headers: { upgrade: 'HTTP/1.1', connection: 'close' },
+      })
     checkHandshake(request)
   }
-  if (path === null) throw new Failure('invalid_request', { message: 'The path is ambiguous: leave out dot segments, empty segments, backslashes and encoded slashes.' })
+  if (path === null)
+    throw new Failure('invalid_request', {
+      message: 'The path is ambiguous: leave out dot segments, empty segments, backslashes and encoded slashes.',
+    })
   return path
 }
 
@@ -103,7 +115,8 @@ function proxiedOf({ proxied }: FastifyRequest): NonNullable<FastifyRequest['pro
 
 function proxyOptions(api: Api, agent: Agent, brand: string) {
   const signals = new AsyncLocalStorage<AbortSignal>()
-  const sent = (request: FastifyRequest, headers: FastifyRequest['headers']) => requestHeaders(headers, request, proxiedOf(request).route, brand)
+  const sent = (request: FastifyRequest, headers: FastifyRequest['headers']) =>
+    requestHeaders(headers, request, proxiedOf(request).route, brand)
   return {
     upstream: '',
     constraints: { [STRATEGY]: api },
@@ -113,10 +126,15 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
       api,
       creates: true,
       streamed: true,
-      ...(api === 'coding' ? { admits: (request: FastifyRequest) => ({ promptBytes: 0, maxOutputTokens: tokensOf(proxiedOf(request).route) }) } : {}),
+      ...(api === 'coding'
+        ? { admits: (request: FastifyRequest) => ({ promptBytes: 0, maxOutputTokens: tokensOf(proxiedOf(request).route) }) }
+        : {}),
     },
     // Verifies certificates, and stops when the client disconnects; the library's own agent does neither.
-    undici: { request: (options: Dispatcher.RequestOptions, done: () => void) => agent.request({ ...options, signal: signals.getStore() ?? null } as never, done) } as never,
+    undici: {
+      request: (options: Dispatcher.RequestOptions, done: () => void) =>
+        agent.request({ ...options, signal: signals.getStore() ?? null } as never, done),
+    } as never,
     retryMethods: [],
     disableCache: true,
     disableRequestLogging: true,
@@ -126,7 +144,8 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
     replyOptions: {
       getUpstream: (request: FastifyRequest) => proxiedOf(request).route.upstream,
       rewriteRequestHeaders: sent,
-      rewriteHeaders: (headers: FastifyRequest['headers'], request?: FastifyRequest) => (request ? answerHeaders(headers, proxiedOf(request).route) : headers),
+      rewriteHeaders: (headers: FastifyRequest['headers'], request?: FastifyRequest) =>
+        request ? answerHeaders(headers, proxiedOf(request).route) : headers,
       onResponse(request: FastifyRequest, reply: FastifyReply, answer: { stream?: unknown }) {
         proxiedOf(request).charge?.(reply.statusCode < 500 ? 'capture' : 'void')
         reply.send(answer.stream)
@@ -155,4 +174,10 @@ function failureOf(error: Error & { statusCode?: number }): Failure {
   return new Failure(error.statusCode === 504 ? 'gateway_timeout' : 'bad_gateway', { cause })
 }
 
-export default fp(proxy, { name: 'proxy', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body', 'metering'], decorators: { fastify: ['tasks', 'config'] } })
+export default fp(proxy, {
+  name: 'proxy',
+  fastify: '5.x',
+  encapsulate: true,
+  dependencies: ['errors', 'auth', 'request-body', 'metering'],
+  decorators: { fastify: ['tasks', 'config'] },
+})

@@ -8,7 +8,9 @@ export type RouteTable = (url: string) => Match | null
 
 /** `url` is a request target: a path and a query. */
 export function routeTable(routes: readonly ProxyRoute[]): RouteTable {
-  const byLength = routes.map((route) => ({ route, segments: route.prefix.split('/') })).sort((a, b) => b.segments.length - a.segments.length)
+  const byLength = routes
+    .map((route) => ({ route, segments: route.prefix.split('/') }))
+    .sort((a, b) => b.segments.length - a.segments.length)
   return (url) => {
     const [path = '', ...query] = url.split('?')
     // Prefixes are compared decoded: otherwise %61 for an a would lead around a longer prefix with fewer plans.

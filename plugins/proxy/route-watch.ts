@@ -31,7 +31,8 @@ export function watchRoutes(app: FastifyInstance, file: string, pollMs: number):
       lastError = null
     } catch (error) {
       const { message } = error as Error
-      if (message !== lastError) app.log.error({ event: 'proxy_routes_refused', err: message }, 'PROXY_ROUTES file refused, the last valid one stays in use')
+      if (message !== lastError)
+        app.log.error({ event: 'proxy_routes_refused', err: message }, 'PROXY_ROUTES file refused, the last valid one stays in use')
       lastError = message
     }
   }

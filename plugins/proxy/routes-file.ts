@@ -15,14 +15,35 @@ const ROUTE = Type.Object(
     prefix: Type.String({ pattern: PATH, maxLength: 200, description: 'The path that clients use, with everything below it.' }),
     upstream: Type.String({ maxLength: 2048, description: 'The origin of the service: http or https, host and port.' }),
     product: Type.Enum(['Media', 'Coding'], { description: 'The product whose keys are admitted; Media includes keys of Room plans.' }),
-    plans: Type.Optional(Type.Array(Type.String({ pattern: '^[a-z0-9-]+/[a-z0-9.-]+$' }), { minItems: 1, maxItems: 1000, description: 'The only plans that are admitted, as namespace/name; all plans of the product when absent.' })),
-    tokensPerRequest: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000_000, description: 'With Coding: the tokens that a request is charged.' })),
+    plans: Type.Optional(
+      Type.Array(Type.String({ pattern: '^[a-z0-9-]+/[a-z0-9.-]+$' }), {
+        minItems: 1,
+        maxItems: 1000,
+        description: 'The only plans that are admitted, as namespace/name; all plans of the product when absent.',
+      }),
+    ),
+    tokensPerRequest: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: 1_000_000_000, description: 'With Coding: the tokens that a request is charged.' }),
+    ),
     amountPerRequest: Type.Optional(Type.String({ description: 'With Media: the money that a request is charged, a decimal string.' })),
-    rewritePrefix: Type.String({ pattern: `^/$|${PATH}`, maxLength: 200, default: '/', description: 'What replaces the prefix in the path that the service gets.' }),
-    timeoutMs: Type.Integer({ minimum: 1, maximum: MOST_PENDING_MS, default: 60_000, description: 'The time until the answer begins, the longest silence within it, and the longest silence of a WebSocket.' }),
+    rewritePrefix: Type.String({
+      pattern: `^/$|${PATH}`,
+      maxLength: 200,
+      default: '/',
+      description: 'What replaces the prefix in the path that the service gets.',
+    }),
+    timeoutMs: Type.Integer({
+      minimum: 1,
+      maximum: MOST_PENDING_MS,
+      default: 60_000,
+      description: 'The time until the answer begins, the longest silence within it, and the longest silence of a WebSocket.',
+    }),
     maxBodyBytes: Type.Integer({ minimum: 0, maximum: 1024 ** 3, default: 10 * 1024 ** 2, description: 'The largest body of a request.' }),
     websocket: Type.Boolean({ default: false, description: 'Whether WebSocket is admitted.' }),
-    headers: Type.Record(Type.String(), Type.String(), { default: {}, description: 'Headers for the service, such as its own credentials.' }),
+    headers: Type.Record(Type.String(), Type.String(), {
+      default: {},
+      description: 'Headers for the service, such as its own credentials.',
+    }),
   },
   strict,
 )
@@ -34,7 +55,10 @@ export const ProxyRoutesFile = Type.Object({ routes: Type.Array(ROUTE, { maxItem
 export type Price = { api: 'coding'; tokens: number } | { api: 'media'; micro: number }
 
 /** One route of the file. `upstream` is an origin, `rewritePrefix` has no trailing slash. */
-export type ProxyRoute = Pick<Static<typeof ROUTE>, 'prefix' | 'upstream' | 'rewritePrefix' | 'timeoutMs' | 'maxBodyBytes' | 'websocket' | 'headers'> & {
+export type ProxyRoute = Pick<
+  Static<typeof ROUTE>,
+  'prefix' | 'upstream' | 'rewritePrefix' | 'timeoutMs' | 'maxBodyBytes' | 'websocket' | 'headers'
+> & {
   api: Api
   price: Price
   /** Ids of subscriptions; null for all of the product. */
@@ -77,7 +101,10 @@ export function parseProxyRoutes(file: string, text: string, served: ReadonlySet
   })
 }
 
-function priceOf({ product, tokensPerRequest, amountPerRequest }: Static<typeof ROUTE>, fail: (member: string, problem: string) => never): Price {
+function priceOf(
+  { product, tokensPerRequest, amountPerRequest }: Static<typeof ROUTE>,
+  fail: (member: string, problem: string) => never,
+): Price {
   if (product === 'Coding') {
     if (amountPerRequest !== undefined) fail('amountPerRequest', 'belongs to the product Media; Coding has tokensPerRequest')
     return { api: 'coding', tokens: tokensPerRequest ?? fail('tokensPerRequest', 'is missing') }
@@ -91,7 +118,8 @@ const isDots = (segment: string) => segment === '.' || segment === '..'
 
 function originOf(text: string): string | null {
   const url = URL.parse(text)
-  const isOrigin = url && ['http:', 'https:'].includes(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username && !url.password
+  const isOrigin =
+    url && ['http:', 'https:'].includes(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username && !url.password
   return isOrigin ? url.origin : null
 }
 

@@ -25,7 +25,10 @@ export function asksForWebSocket({ headers }: Pick<IncomingMessage, 'headers'>):
 
 /** Throws `invalid_request` for a handshake that `ws` would answer in its own form. */
 export function checkHandshake({ method, headers }: FastifyRequest): void {
-  const isValid = method === 'GET' && /^[+/0-9A-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? '') && ['8', '13'].includes(String(headers['sec-websocket-version']))
+  const isValid =
+    method === 'GET' &&
+    /^[+/0-9A-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? '') &&
+    ['8', '13'].includes(String(headers['sec-websocket-version']))
   if (!isValid) throw new Failure('invalid_request', { message: 'The WebSocket handshake is not valid.' })
 }
 
@@ -52,7 +55,9 @@ export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
       rewriteRequestHeaders(_headers: object, request: FastifyRequest) {
         opening = request
         // The client of the service makes its own.
-        return Object.fromEntries(Object.entries(headers(request)).filter(([name]) => !name.startsWith('sec-websocket-') && name !== 'host'))
+        return Object.fromEntries(
+          Object.entries(headers(request)).filter(([name]) => !name.startsWith('sec-websocket-') && name !== 'host'),
+        )
       },
       // Called by the constructor of the socket, right after the headers were made.
       finishRequest(outgoing: OutgoingMessage, target: WebSocket) {

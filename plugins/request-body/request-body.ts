@@ -104,7 +104,8 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
     }
     return {
       take(bytes) {
-        if (held + bytes > budgetBytes || heldByCaller.of(name) + bytes > callerBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+        if (held + bytes > budgetBytes || heldByCaller.of(name) + bytes > callerBytes)
+          throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
         change(bytes)
       },
       free: () => change(-ours),
@@ -117,7 +118,8 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
   /** The body, whose bytes count from now on. Throws `server_overloaded`. */
   function heldBody(request: FastifyRequest, answer: ServerResponse, payload: RequestPayload): RequestPayload {
     const { headers, routeOptions, caller } = request
-    if (!caller || routeOptions.config.streamed || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
+    if (!caller || routeOptions.config.streamed || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined))
+      return payload
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (answer.closed || answer.destroyed) return payload
     const share = openShare(caller.countedBy)

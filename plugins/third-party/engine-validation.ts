@@ -6,7 +6,8 @@ import { amountsAtMost } from '../../src/domain/media-operations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'
 
 /** What a plugin returns from `open`. Optional: `missing`, `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
-type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'missing' | 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
+type Given = Pick<Engine, 'offers'> &
+  Partial<Pick<Engine, 'missing' | 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
 
 /** Wraps an engine type of a plugin. A faulty engine throws when it is opened; a faulty result is an `internal` failure of the run. */
 export function guarded(type: string, open: unknown): OpenEngine {
@@ -14,7 +15,8 @@ export function guarded(type: string, open: unknown): OpenEngine {
   return async (name, options) => {
     const given = (await open(name, options)) as Given
     checkOffers(given)
-    const quote = (request: EngineRequest, limits: Limits): Amounts => (given.quote ? amounts(given.quote(request, limits)) : amountsAtMost(request, limits))
+    const quote = (request: EngineRequest, limits: Limits): Amounts =>
+      given.quote ? amounts(given.quote(request, limits)) : amountsAtMost(request, limits)
     return {
       get offers() {
         return given.offers
@@ -69,24 +71,36 @@ function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made
     return notMade(given.code, given.retryable === true, given.cause)
   }
   const { body, contentType = '' } = given
-  if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body)) throw new Error('run must return what was made, or a failure')
+  if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body))
+    throw new Error('run must return what was made, or a failure')
   if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is no content type of media`)
   const known = 'width' in request ? request : body instanceof Uint8Array ? mediaInfo(body, body.length) : null
   const { width = known?.width ?? null, height = known?.height ?? null, durationMs = known?.durationMs ?? null } = given.facts ?? {}
   const facts = { width: wholeFact('width', width), height: wholeFact('height', height), durationMs: wholeFact('durationMs', durationMs) }
-  return { outcome, body, contentType, facts, used: given.used ? amounts(given.used) : 'width' in request ? quoted : measured(facts, quoted) }
+  return {
+    outcome,
+    body,
+    contentType,
+    facts,
+    used: given.used ? amounts(given.used) : 'width' in request ? quoted : measured(facts, quoted),
+  }
 }
 
 /** A measure of the result, rounded up: what is charged by it must be whole. */
 function wholeFact(name: string, value: unknown): number | null {
   if (value === null) return null
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new Error(`facts.${name} must be a number that is not negative, or null: ${String(value)}`)
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0)
+    throw new Error(`facts.${name} must be a number that is not negative, or null: ${String(value)}`)
   return Math.ceil(value)
 }
 
 /** The amounts of a result, as far as it was measured; the rest is what was quoted. */
 function measured({ width, height, durationMs }: Made['facts'], quoted: Amounts): Amounts {
-  return { Job: 1000, Second: durationMs ?? quoted.Second, Megapixel: width === null || height === null ? quoted.Megapixel : Math.ceil((width * height) / 1000) }
+  return {
+    Job: 1000,
+    Second: durationMs ?? quoted.Second,
+    Megapixel: width === null || height === null ? quoted.Megapixel : Math.ceil((width * height) / 1000),
+  }
 }
 
 /** Amounts are non-negative whole thousandths: a negative one would credit money. */

@@ -67,7 +67,9 @@ function checkedOptions(schema: unknown, given: Record<string, string>, wrong: W
   const valid = compiled(schema, wrong)
   if (valid(options)) return options
   const { instancePath = '', message = 'is not valid', params = {} } = valid.errors?.[0] ?? {}
-  throw wrong(`was given options of which ${instancePath.slice(1) || 'one'} ${message}${params['additionalProperty'] ? ` (${params['additionalProperty']})` : ''}`)
+  throw wrong(
+    `was given options of which ${instancePath.slice(1) || 'one'} ${message}${params['additionalProperty'] ? ` (${params['additionalProperty']})` : ''}`,
+  )
 }
 
 function compiled(schema: unknown, wrong: Wrong): ReturnType<ReturnType<typeof strictValidator>> {

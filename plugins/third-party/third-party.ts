@@ -64,4 +64,10 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-export default fp(thirdParty, { name: 'third-party', fastify: '5.x', encapsulate: true, dependencies: PRESENT, decorators: { fastify: ['engines'] } })
+export default fp(thirdParty, {
+  name: 'third-party',
+  fastify: '5.x',
+  encapsulate: true,
+  dependencies: PRESENT,
+  decorators: { fastify: ['engines'] },
+})

@@ -87,7 +87,11 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
       // A claim that started a task answers one message; one that found none answers all that came before it.
       if (outcome !== 'unknown') pending.decide(messages.splice(0, outcome === 'started' || outcome === 'returned' ? 1 : messages.length))
     }
-    return claimNamed(tasks, { ...request, decided }, new Map([...named].map(([subscription, messages]) => [subscription, messages.length])))
+    return claimNamed(
+      tasks,
+      { ...request, decided },
+      new Map([...named].map(([subscription, messages]) => [subscription, messages.length])),
+    )
   }
 
   async function query(request: ClaimRequest): Promise<Claimed> {

@@ -24,7 +24,11 @@ export function openPendingMessages(): PendingMessages {
         counts.add(message.kind, 1)
       }),
     count: counts.of,
-    bySubscription: (kinds) => Map.groupBy([...pending].filter(({ message }) => kinds.includes(message.kind)), ({ message }) => message.subscription),
+    bySubscription: (kinds) =>
+      Map.groupBy(
+        [...pending].filter(({ message }) => kinds.includes(message.kind)),
+        ({ message }) => message.subscription,
+      ),
     decide(messages) {
       for (const one of messages) {
         if (!pending.delete(one)) continue

@@ -42,7 +42,22 @@ const LEASE_PERIODS = 5
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, queueMs, isServed, swept, republished, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({
+  tasks,
+  files,
+  owner,
+  leaseMs,
+  isAlone,
+  uptime,
+  taskMs,
+  eventMs,
+  queueMs,
+  isServed,
+  swept,
+  republished,
+  open,
+  log,
+}: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const grace = openLeaseGrace(leaseMs, PERIODS.tasks, isAlone ? uptime() : undefined)
   const elsewhere = openServedElsewhere()

@@ -36,8 +36,15 @@ export type TaskRunContext = {
 
 /** Runs a task to its end, or until `cut` is aborted with a `Cut`. Rejects when the outcome cannot be recorded: then the lease expires. */
 export function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
-  const attributes = { 'tollgate.task.id': task.id, 'tollgate.task.kind': task.verb, 'tollgate.task.attempt': task.attempts, 'tollgate.tenant': task.tenant }
-  return traced(`run ${task.verb}`, { kind: 'consumer', parent: task.traceparent ?? null, attributes }, (span) => runClaimed(context, task, cut, span))
+  const attributes = {
+    'tollgate.task.id': task.id,
+    'tollgate.task.kind': task.verb,
+    'tollgate.task.attempt': task.attempts,
+    'tollgate.tenant': task.tenant,
+  }
+  return traced(`run ${task.verb}`, { kind: 'consumer', parent: task.traceparent ?? null, attributes }, (span) =>
+    runClaimed(context, task, cut, span),
+  )
 }
 
 async function runClaimed(context: TaskRunContext, task: Task, cut: AbortController, span: Span): Promise<void> {
@@ -45,7 +52,12 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
   const startedMs = tasks.clock()
   const lease = keepLease(context, task, cut)
   try {
-    const control = { signal: cut.signal, progress: lease.progress, job: jobOf(context, task, cut), idempotencyKey: `${task.id}:${task.attempts}` }
+    const control = {
+      signal: cut.signal,
+      progress: lease.progress,
+      job: jobOf(context, task, cut),
+      idempotencyKey: `${task.id}:${task.attempts}`,
+    }
     const patience = { clock: tasks.clock, patienceMs: STORE_LEASES * leaseMs }
     const persist = <T>(write: () => Promise<T>) => persistently(write, { ...patience, stopping: () => cut.signal.aborted })
     const made = await runEngine({ ...context.media, persist }, task, control).catch((error: unknown): Made | 'lost' => {
@@ -63,7 +75,10 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
     span.set({ 'tollgate.task.outcome': concluded.outcome })
     if (made.outcome === 'failed') span.fail(made.code)
     context.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
-    log.info({ taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
+    log.info(
+      { taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs },
+      'task ran',
+    )
   } finally {
     lease.stop()
   }
@@ -81,7 +96,11 @@ function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Con
 }
 
 /** Renews the lease of a run with its progress until stopped; aborts `cut` when the lease is lost. */
-function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortController): { progress(percent: number): void; stop(): void } {
+function keepLease(
+  { tasks, leaseMs }: TaskRunContext,
+  task: Task,
+  cut: AbortController,
+): { progress(percent: number): void; stop(): void } {
   let reached = task.progress
   let isRenewing = false
   // One at a time: renewals that a slow store lets pile up would only conflict with each other.
@@ -105,7 +124,10 @@ function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortCon
 async function abortLost(tasks: TaskContext, { tenant, id }: Task, cut: AbortController): Promise<Cut> {
   const now = await tasks.store.task(tenant, id).catch(() => null)
   cut.abort(new Cut(now?.outcome?.outcome === 'canceled' ? 'canceled' : 'lost'))
-  if (now) await forgiveLostLease(tasks, now).catch((err: unknown) => tasks.log.warn({ event: 'lost_lease_counted', err, taskId: id }, 'lost lease of a live worker stays counted'))
+  if (now)
+    await forgiveLostLease(tasks, now).catch((err: unknown) =>
+      tasks.log.warn({ event: 'lost_lease_counted', err, taskId: id }, 'lost lease of a live worker stays counted'),
+    )
   return cut.signal.reason as Cut
 }
 

@@ -17,14 +17,45 @@ export type WorkerMetrics = {
 /** Registers the metrics. `engineOf` returns the engine of a kind at present; `slots`: runs at once in this process; `clock`: epoch milliseconds. */
 export function workerMetrics(registry: Registry, engineOf: (kind: string) => string, slots: number, clock: () => number): WorkerMetrics {
   const registers = [registry]
-  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the start of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
-  const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
-  const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps closed by a sweep; each is a near miss.', labelNames: ['reason'], registers })
-  const claims = new Counter({ name: 'tollgate_task_claims_total', help: 'Claims of tasks, where a message named the plan or by a query for due plans.', labelNames: ['by', 'outcome'], registers })
-  const republished = new Counter({ name: 'tollgate_task_messages_repeated_total', help: 'Messages published again about tasks that stayed ready.', registers })
+  const queued = new Histogram({
+    name: 'tollgate_task_queue_seconds',
+    help: 'From the creation of a task to the start of its first run.',
+    labelNames: ['kind', 'engine'],
+    buckets: BUCKETS,
+    registers,
+  })
+  const ran = new Histogram({
+    name: 'tollgate_task_run_seconds',
+    help: 'Duration of a run.',
+    labelNames: ['kind', 'engine', 'outcome'],
+    buckets: BUCKETS,
+    registers,
+  })
+  const swept = new Counter({
+    name: 'tollgate_tasks_swept_total',
+    help: 'Gaps closed by a sweep; each is a near miss.',
+    labelNames: ['reason'],
+    registers,
+  })
+  const claims = new Counter({
+    name: 'tollgate_task_claims_total',
+    help: 'Claims of tasks, where a message named the plan or by a query for due plans.',
+    labelNames: ['by', 'outcome'],
+    registers,
+  })
+  const republished = new Counter({
+    name: 'tollgate_task_messages_repeated_total',
+    help: 'Messages published again about tasks that stayed ready.',
+    registers,
+  })
   new Gauge({ name: 'tollgate_task_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots)
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
-  const oldest = new Gauge({ name: 'tollgate_task_oldest_seconds', help: 'Age of the oldest task that is not final.', labelNames: ['state', 'kind'], registers })
+  const oldest = new Gauge({
+    name: 'tollgate_task_oldest_seconds',
+    help: 'Age of the oldest task that is not final.',
+    labelNames: ['state', 'kind'],
+    registers,
+  })
   return {
     ran: (task, concluded, queuedMs, ranMs) => {
       const labels = { kind: task.verb, engine: engineOf(task.verb) }

@@ -37,17 +37,33 @@ async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] 
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_MS, ran: metrics.ran, stopping: () => stopping, log }
   const claims = openClaims()
   const later = (ms: number, then: () => void): void => void setTimeout(then, ms).unref()
-  const loop = openClaimLoop({ tasks, slots, claims, start, leaseMs: context.leaseMs, patience, later, isStopping: () => stopping, counted: metrics.claimed })
+  const loop = openClaimLoop({
+    tasks,
+    slots,
+    claims,
+    start,
+    leaseMs: context.leaseMs,
+    patience,
+    later,
+    isStopping: () => stopping,
+    counted: metrics.claimed,
+  })
   const consumers = new Map<string, BrokerConsumer>()
   const paused = new Set<string>()
   let stopping = false
   let tickAt = 0
 
   function start(task: Task): void {
-    const unwritten = (err: unknown) => log.warn({ event: 'task_run_unrecorded', err, taskId: task.id }, 'outcome of a run not recorded, its lease will expire')
+    const unwritten = (err: unknown) =>
+      log.warn({ event: 'task_run_unrecorded', err, taskId: task.id }, 'outcome of a run not recorded, its lease will expire')
     // A task claimed while the stop began is handed back at once.
-    const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut))
-    slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), () => regulate())
+    const ends = (cut: AbortController): Promise<unknown> =>
+      stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut)
+    slots.take(
+      task.verb,
+      async (cut) => void (await ends(cut).catch(unwritten)),
+      () => regulate(),
+    )
     regulate()
   }
 
@@ -87,7 +103,13 @@ async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] 
     timer = setInterval(tick, TICK_MS.alone)
     const retention = { taskMs: config.TASK_MS, eventMs: config.EVENT_MS }
     const isServed = (kind: string) => kinds.includes(kind) && routeOf(kind) !== undefined
-    const process = { owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), isServed }
+    const process = {
+      owner: randomUUID(),
+      leaseMs: context.leaseMs,
+      isAlone: !isDistributed(config),
+      uptime: () => performance.now(),
+      isServed,
+    }
     const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_MS }
     stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, republished: metrics.republished, open: metrics.open, log })
     tick()

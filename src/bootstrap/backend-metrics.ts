@@ -22,8 +22,14 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
   })
   // Labels are resolved once per outcome rather than once per call.
   const timed = (name: string, verb: Verb): Verb => {
-    const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
-    const span: SpanOptions = { kind: 'client', within: true, attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system }
+    const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) =>
+      durations.labels({ verb: name, outcome }),
+    )
+    const span: SpanOptions = {
+      kind: 'client',
+      within: true,
+      attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system,
+    }
     const outcomeOf = (error: unknown) => (error instanceof Busy ? busy : error instanceof Unavailable ? unavailable : failed)
     return async (...args) => {
       const sinceMs = performance.now()
@@ -32,7 +38,11 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
         const answer = await traced(`${backend} ${name}`, span, () => verb(...args))
         // An answer that is given before its write ends with that.
         const durable = (answer as { durable?: Promise<void> } | null | undefined)?.durable
-        if (durable) durable.then(() => end(answered), (error: unknown) => end(outcomeOf(error)))
+        if (durable)
+          durable.then(
+            () => end(answered),
+            (error: unknown) => end(outcomeOf(error)),
+          )
         else end(answered)
         return answer
       } catch (error) {
@@ -71,8 +81,18 @@ export function countHealed(registry: Registry, log: FastifyBaseLogger): (id: st
 /** Counts messages of the broker, and restarts of its clients. */
 export function countMessages(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
   const registers = [registry]
-  const messages = new Counter({ name: 'tollgate_broker_messages_total', help: 'Messages of the broker: published, failed to be, received, and ignored as invalid.', labelNames: ['event', 'kind'], registers })
-  const restarts = new Counter({ name: 'tollgate_broker_restarts_total', help: 'Clients of the broker that were restarted after a failure.', labelNames: ['kind'], registers })
+  const messages = new Counter({
+    name: 'tollgate_broker_messages_total',
+    help: 'Messages of the broker: published, failed to be, received, and ignored as invalid.',
+    labelNames: ['event', 'kind'],
+    registers,
+  })
+  const restarts = new Counter({
+    name: 'tollgate_broker_restarts_total',
+    help: 'Clients of the broker that were restarted after a failure.',
+    labelNames: ['kind'],
+    registers,
+  })
   return (event, kind, count) => (event === 'restarted' ? restarts.inc({ kind }, count) : messages.inc({ event, kind }, count))
 }
 

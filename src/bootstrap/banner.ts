@@ -16,11 +16,19 @@ const PASTE: Record<Api, { path: string; body: string }> = {
 export type Addresses = { url: string | null; publicUrl: string; opsUrl: string; signInLink: string | null }
 
 /** The banner as text for a terminal and as fields for the log. Lists keys whose Secret this process wrote: a key without an active plan has none. */
-export function banner({ url, publicUrl, opsUrl, signInLink }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
+export function banner(
+  { url, publicUrl, opsUrl, signInLink }: Addresses,
+  resources: Resources | null,
+  dataDir: string,
+): { text: string; facts: Record<string, unknown> } {
   const keys = resources === null ? [] : keysOf(resources, dataDir)
   const curls = (['coding', 'media'] as const).flatMap((api) => {
     const key = url === null ? undefined : keys.find((candidate) => candidate.api === api)
-    return key ? [`curl ${publicUrl}${PASTE[api].path} -H "Authorization: Bearer $(cat '${key.file}')" -H 'Content-Type: application/json' -d '${PASTE[api].body}'`] : []
+    return key
+      ? [
+          `curl ${publicUrl}${PASTE[api].path} -H "Authorization: Bearer $(cat '${key.file}')" -H 'Content-Type: application/json' -d '${PASTE[api].body}'`,
+        ]
+      : []
   })
   const text = [
     url === null ? `Tollgate runs, operations ${opsUrl}` : `Tollgate serves ${publicUrl}, operations ${opsUrl}`,

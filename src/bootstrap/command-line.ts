@@ -58,7 +58,10 @@ export function readCommandLine(args: string[]): CommandLine {
   if (!shape) throw refuse(`one of ${Object.keys(SHAPES).join(', ')}`)
   const unknown = Object.keys(values).find((option) => option !== 'json' && !shape.options.includes(option))
   if (unknown !== undefined) throw refuse(`${name} without --${unknown}`)
-  if (positionals.length !== shape.words) throw refuse(name === 'tasks requeue' ? 'tasks requeue <namespace> <task>' : `${name} without ${positionals.slice(shape.words).join(' ')}`)
+  if (positionals.length !== shape.words)
+    throw refuse(
+      name === 'tasks requeue' ? 'tasks requeue <namespace> <task>' : `${name} without ${positionals.slice(shape.words).join(' ')}`,
+    )
   const { json = false, yes: write = false, tenant = null } = values
   const number = (option: 'older-than' | 'tasks-days' | 'events-days', unitMs: number, min: number): number | null => {
     const text = values[option]

@@ -11,8 +11,16 @@ const NOT_CHANGED = 'Nothing was changed: add --yes.\n'
 /** Of `tollgate usage`: a line for each plan, tokens and money used. */
 export function usageText(plans: PlanUsage[]): string {
   const rows = plans.map(({ plan, product, state, session, weekly, media }) => {
-    const tokens = session && weekly ? [`session ${session.used + session.reserved} of ${session.limit}`, `week ${weekly.used + weekly.reserved} of ${weekly.limit}`] : []
-    const money = media ? [`burned ${formatMoney(media.burned)}, held ${formatMoney(media.held)} of ${formatMoney(media.allowance)}`, `${media.openTasks} open tasks`] : []
+    const tokens =
+      session && weekly
+        ? [`session ${session.used + session.reserved} of ${session.limit}`, `week ${weekly.used + weekly.reserved} of ${weekly.limit}`]
+        : []
+    const money = media
+      ? [
+          `burned ${formatMoney(media.burned)}, held ${formatMoney(media.held)} of ${formatMoney(media.allowance)}`,
+          `${media.openTasks} open tasks`,
+        ]
+      : []
     return [plan, product, state, ...tokens, ...money]
   })
   return table(rows, 'There are no plans.')
@@ -20,7 +28,15 @@ export function usageText(plans: PlanUsage[]): string {
 
 /** Of `tollgate tasks stuck`: a line for each task. */
 export function stuckText(tasks: OpenTask[]): string {
-  const rows = tasks.map(({ id, tenant, verb, state, ageMs, attempts, waitsFor }) => [tenant, id, verb, state, `${Math.round(ageMs / 60_000)} min`, `attempt ${attempts}`, `waits for ${waitsFor}`])
+  const rows = tasks.map(({ id, tenant, verb, state, ageMs, attempts, waitsFor }) => [
+    tenant,
+    id,
+    verb,
+    state,
+    `${Math.round(ageMs / 60_000)} min`,
+    `attempt ${attempts}`,
+    `waits for ${waitsFor}`,
+  ])
   return table(rows, 'No open task is that old.')
 }
 
@@ -45,12 +61,18 @@ export function resealText({ current, older, resealed, unopened }: Resealed, wri
 
 /** Of `tollgate purge`; without `write` it says how to change something. */
 export function purgeText({ tasks, events }: Purged, write: boolean): string {
-  return write ? `${tasks} tasks and ${events} events were removed.\n` : `${tasks} tasks and ${events} events would be removed. ${NOT_CHANGED}`
+  return write
+    ? `${tasks} tasks and ${events} events were removed.\n`
+    : `${tasks} tasks and ${events} events would be removed. ${NOT_CHANGED}`
 }
 
 /** Of `tollgate backup check`: each fault, then the counts. */
 export function backupText({ checked, violations, keys, results }: CheckedBackup): string {
-  const faults = [...violations, ...keys.unopened.map((id) => `No line of the sealing key file opens key ${id}`), ...results.missing.map((id) => `The result of task ${id} is missing`)]
+  const faults = [
+    ...violations,
+    ...keys.unopened.map((id) => `No line of the sealing key file opens key ${id}`),
+    ...results.missing.map((id) => `The result of task ${id} is missing`),
+  ]
   const counts = Object.entries(checked).map(([what, count]) => `${count} ${what}`)
   const summary = `${counts.join(', ')}, ${keys.current + keys.older} encrypted keys, ${results.present} results checked: ${faults.length} faults`
   return [...faults, summary, ''].join('\n')
@@ -60,5 +82,13 @@ export function backupText({ checked, violations, keys, results }: CheckedBackup
 function table(rows: string[][], empty: string): string {
   if (rows.length === 0) return `${empty}\n`
   const widths = rows.reduce<number[]>((most, row) => row.map((cell, n) => Math.max(most[n] ?? 0, cell.length)), [])
-  return rows.map((row) => `${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join('  ').trimEnd()}\n`).join('')
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, n) => cell.padEnd(widths[n] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('')
 }

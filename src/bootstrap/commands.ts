@@ -35,7 +35,10 @@ export async function runCommand(config: Config, args: string[], wall: () => num
     const store = await openStore(config.STORE_URL, { readOnly: !write })
     try {
       const now = await store.clock()
-      if (write && Math.abs(now - wall()) > MAX_SKEW_MS) throw new Error("The clock of this machine differs from the store's by more than 5 s, so that nothing was changed: synchronize both by NTP.")
+      if (write && Math.abs(now - wall()) > MAX_SKEW_MS)
+        throw new Error(
+          "The clock of this machine differs from the store's by more than 5 s, so that nothing was changed: synchronize both by NTP.",
+        )
       const { facts, text, isFine = true } = await resultOf(line, config, store, now)
       return { output: line.json ? `${JSON.stringify(facts)}\n` : text, exitCode: isFine ? 0 : 1 }
     } finally {
@@ -46,7 +49,12 @@ export async function runCommand(config: Config, args: string[], wall: () => num
   }
 }
 
-async function resultOf(line: Exclude<CommandLine, { command: 'derive-keys' }>, config: Config, store: Store, now: number): Promise<Result> {
+async function resultOf(
+  line: Exclude<CommandLine, { command: 'derive-keys' }>,
+  config: Config,
+  store: Store,
+  now: number,
+): Promise<Result> {
   switch (line.command) {
     case 'usage': {
       const plans = await Array.fromAsync(usageOf(store, now, line.tenant))
@@ -59,7 +67,11 @@ async function resultOf(line: Exclude<CommandLine, { command: 'derive-keys' }>, 
     case 'tasks requeue': {
       if (!line.write) {
         const state = (await store.task(line.tenant, line.id))?.state ?? null
-        return { facts: { outcome: 'not_changed', state }, text: `Task ${line.id} is ${state ?? 'not there'}. Nothing was changed: add --yes.\n`, isFine: state !== null }
+        return {
+          facts: { outcome: 'not_changed', state },
+          text: `Task ${line.id} is ${state ?? 'not there'}. Nothing was changed: add --yes.\n`,
+          isFine: state !== null,
+        }
       }
       const requeued = await requeueTask({ store, clock: () => now, publish: () => {} }, line.tenant, line.id)
       return { facts: requeued, text: requeueText(line.id, requeued), isFine: requeued.outcome === 'queued' }
@@ -69,7 +81,10 @@ async function resultOf(line: Exclude<CommandLine, { command: 'derive-keys' }>, 
       return { facts: counts, text: resealText(counts, line.write), isFine: counts.unopened.length === 0 }
     }
     case 'purge': {
-      const before = { tasks: line.tasksMs === null ? null : now - line.tasksMs, events: line.eventsMs === null ? null : now - line.eventsMs }
+      const before = {
+        tasks: line.tasksMs === null ? null : now - line.tasksMs,
+        events: line.eventsMs === null ? null : now - line.eventsMs,
+      }
       const counts = await (line.write ? purge : purgeable)(store, before)
       return { facts: { ...counts, removed: line.write }, text: purgeText(counts, line.write) }
     }
@@ -83,7 +98,11 @@ async function checked(config: Config, store: Store, now: number): Promise<Resul
   try {
     const sealing = await readSealingKeys(config.SEALING_KEY_FILE)
     const found = await checkBackup(store, files, sealing, { now, keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS })
-    return { facts: found, text: backupText(found), isFine: found.violations.length === 0 && found.keys.unopened.length === 0 && found.results.missing.length === 0 }
+    return {
+      facts: found,
+      text: backupText(found),
+      isFine: found.violations.length === 0 && found.keys.unopened.length === 0 && found.results.missing.length === 0,
+    }
   } finally {
     await files.close()
   }

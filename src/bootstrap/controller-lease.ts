@@ -16,7 +16,12 @@ const TIMES = { leaseMs: 15_000, renewMs: 2_500 }
  * fails for too long: the process must end at once. Times are those of the store's clock, which all processes share. A restart on the same data folder, which is
  * locked, keeps the owner and therefore the lease.
  */
-export async function holdControllerLease(store: Pick<Store, 'clock' | 'takeLease' | 'releaseLease'>, dataDir: string, lost: (error: Error) => void, { leaseMs, renewMs } = TIMES): Promise<{ close(): Promise<void> }> {
+export async function holdControllerLease(
+  store: Pick<Store, 'clock' | 'takeLease' | 'releaseLease'>,
+  dataDir: string,
+  lost: (error: Error) => void,
+  { leaseMs, renewMs } = TIMES,
+): Promise<{ close(): Promise<void> }> {
   const owner = await ownerOf(join(dataDir, 'controller.id'))
   const take = async (): Promise<boolean> => {
     const now = await store.clock()
@@ -36,7 +41,10 @@ export async function holdControllerLease(store: Pick<Store, 'clock' | 'takeLeas
 
   async function renew(): Promise<void> {
     const since = performance.now()
-    const outcome = await take().then((isOurs) => (isOurs ? 'kept' : 'lost'), () => 'unknown' as const)
+    const outcome = await take().then(
+      (isOurs) => (isOurs ? 'kept' : 'lost'),
+      () => 'unknown' as const,
+    )
     if (outcome === 'kept') renewedAt = since
     if (outcome === 'lost') end()
   }

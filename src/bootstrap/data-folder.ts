@@ -14,7 +14,9 @@ export async function makeDataFolder(path: string, log: FastifyBaseLogger): Prom
   const { mode } = await stat(path)
   if ((mode & OTHERS) === 0) return
   // A mounted volume may belong to another user: then its mode cannot be changed.
-  await chmod(path, mode & 0o7777 & ~OTHERS).catch((err: unknown) => log.warn({ event: 'data_dir_open', err, folder: path }, 'DATA_DIR is open to other users and its mode cannot be changed'))
+  await chmod(path, mode & 0o7777 & ~OTHERS).catch((err: unknown) =>
+    log.warn({ event: 'data_dir_open', err, folder: path }, 'DATA_DIR is open to other users and its mode cannot be changed'),
+  )
 }
 
 /** Creates parents first: the recursive mkdir of Node retries for ever below a folder that accepts no other, such as /proc. */

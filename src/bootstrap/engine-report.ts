@@ -11,7 +11,10 @@ export async function engineReport(config: Pick<Config, 'ENGINES' | 'environment
     const engines = await openEngines({ file: config.ENGINES, log: SILENT, providers: providerAccess(config, clock) })
     try {
       await engines.ready()
-      return (await engines.routes()).map(({ kind, engine, missing }) => `${kind}: ${missing === null ? `engine ${engine}` : `not available with engine ${engine}: ${missing}`}`)
+      return (await engines.routes()).map(
+        ({ kind, engine, missing }) =>
+          `${kind}: ${missing === null ? `engine ${engine}` : `not available with engine ${engine}: ${missing}`}`,
+      )
     } finally {
       await engines.close()
     }

@@ -92,7 +92,7 @@ export function openLogOutput(fd: number, resumed: (dropped: number) => void): L
       // A write that is under way may be the one that never ends.
       if (writing || isClosed) return
       try {
-        for (let chunk = take(); chunk.length > 0; ) chunk = chunk.subarray(writeSync(fd, chunk))
+        for (let chunk = take(); chunk.length > 0;) chunk = chunk.subarray(writeSync(fd, chunk))
       } catch {
         // Full or gone: the process ends all the same.
       }

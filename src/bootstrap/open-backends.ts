@@ -72,7 +72,11 @@ export async function openBackends(surroundings: Surroundings, open: Opener): Pr
   }
 }
 
-async function openAll({ config, log, wall, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
+async function openAll(
+  { config, log, wall, registry, lost }: Surroundings,
+  open: Opener,
+  keep: <T extends Closable>(backend: T) => T,
+): Promise<Omit<Backends, 'close'>> {
   const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
@@ -81,7 +85,13 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const healed = countHealed(registry, log)
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
-  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed, threads: true, isSole: !isDistributed(config) }), STORE_URL))
+  const unguarded = keep(
+    await open(
+      'store',
+      () => openStore(STORE_URL, { retried, storeTime, healed, threads: true, isSole: !isDistributed(config) }),
+      STORE_URL,
+    ),
+  )
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock
   await open('clock', async () => assertRight(clock))
@@ -92,13 +102,30 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('controller lease', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
-  const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }, clock.now))
-  const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
+  const resources = await when('resources', RESOURCES_URL, () =>
+    openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }, clock.now),
+  )
+  const upstreams = await when('upstreams', UPSTREAMS ?? '', () =>
+    openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }),
+  )
   const [counted, sent] = [countMessages(registry), timeSends(registry)]
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted, sent }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
-  const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }))
-  return { store, clock, sealingKeys, derivedKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
+  const engines = await when('engines', ENGINES ?? '', () =>
+    openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }),
+  )
+  return {
+    store,
+    clock,
+    sealingKeys,
+    derivedKeys,
+    planLimits,
+    resources,
+    upstreams,
+    broker,
+    files: files && instrument('files', files, registry),
+    engines,
+  }
 }
 
 /** A process with a wrong clock does not start: it waits, alive and not ready. */
@@ -118,7 +145,9 @@ async function lockData({ config, log }: Surroundings, keep: (backend: Closable)
 }
 
 /** S3 credentials, by the variable names that S3 clients share. */
-export function credentialsOf({ environment }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
+export function credentialsOf({
+  environment,
+}: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
   const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey, AWS_SESSION_TOKEN: sessionToken } = environment
   return accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey, ...(sessionToken ? { sessionToken } : {}) } : undefined
 }

@@ -13,7 +13,11 @@ export async function lock(file: string, setting: string, value: string): Promis
   } catch (error) {
     db.close()
     const isBusy = error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY
-    throw new ConfigError(setting, value, isBusy ? 'one that no other running program uses: stop that one, or give each its own' : 'one whose files can be locked')
+    throw new ConfigError(
+      setting,
+      value,
+      isBusy ? 'one that no other running program uses: stop that one, or give each its own' : 'one whose files can be locked',
+    )
   }
   return {
     async close() {

@@ -8,7 +8,10 @@ import type { Config } from '../config/config.ts'
 import { openEgress } from '../egress/egress.ts'
 
 /** Paths of key files are relative to the ENGINES file. */
-export function providerAccess({ ENGINES, environment }: Pick<Config, 'ENGINES' | 'environment'>, clock: () => number): NonNullable<EnginesConfig['providers']> {
+export function providerAccess(
+  { ENGINES, environment }: Pick<Config, 'ENGINES' | 'environment'>,
+  clock: () => number,
+): NonNullable<EnginesConfig['providers']> {
   return {
     keys: { env: (name) => environment[name], readFile: (path) => readFileSync(resolve(dirname(ENGINES ?? '.'), path), 'utf8') },
     openGuard: (allow) => openEgress({ allow, clock }),

@@ -23,8 +23,10 @@ export async function openKeys(config: Config, store: Store): Promise<{ sealingK
 async function openSealingKeys(config: Config, store: Store): Promise<SealingKeys> {
   const file = config.SEALING_KEY_FILE
   const text = await readFile(file, 'utf8').catch(async (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT' || isDistributed(config)) throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
-    if ((await store.keysAlive('', 1)).length > 0) throw new ConfigError('SEALING_KEY_FILE', file, 'the file that sealed the keys of this store, and that is gone: put it back')
+    if (error.code !== 'ENOENT' || isDistributed(config))
+      throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
+    if ((await store.keysAlive('', 1)).length > 0)
+      throw new ConfigError('SEALING_KEY_FILE', file, 'the file that sealed the keys of this store, and that is gone: put it back')
     return make(file)
   })
   return parsed(file, text)

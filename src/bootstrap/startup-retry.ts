@@ -32,7 +32,10 @@ export function openStartupRetry(log: FastifyBaseLogger, stopping: AbortSignal):
         if (!(error instanceof Unavailable) || stopping.aborted) throw error
         const reason = withoutPassword(error.cause instanceof Error ? error.cause.message : error.message)
         current = { name, detail: `waiting: ${reason}` }
-        log.warn({ event: 'backend_unavailable', backend: name, address: withoutPassword(at), reason, retryInMs: pauseMs }, 'backend unavailable, retrying')
+        log.warn(
+          { event: 'backend_unavailable', backend: name, address: withoutPassword(at), reason, retryInMs: pauseMs },
+          'backend unavailable, retrying',
+        )
         await pause(pauseMs, undefined, { signal: stopping }).catch(() => {})
         if (stopping.aborted) throw error
       }

@@ -16,8 +16,28 @@ const MAX_ROUND_TRIP_MS = 2_000
 
 /** Verbs that a process with a wrong clock may call. `close` must always work. */
 const READS = new Set<string>([
-  'clock', 'close', 'declarations', 'deliveries', 'events', 'findKey', 'heartbeats', 'keysAlive', 'keysOf', 'keysToTell', 'keyVersions', 'oldestTask', 'openTasks', 'periods',
-  'subscription', 'subscriptionsDue', 'subscriptionsOf', 'subscriptionsWith', 'task', 'tasks', 'tasksDue', 'taskWithKey',
+  'clock',
+  'close',
+  'declarations',
+  'deliveries',
+  'events',
+  'findKey',
+  'heartbeats',
+  'keysAlive',
+  'keysOf',
+  'keysToTell',
+  'keyVersions',
+  'oldestTask',
+  'openTasks',
+  'periods',
+  'subscription',
+  'subscriptionsDue',
+  'subscriptionsOf',
+  'subscriptionsWith',
+  'task',
+  'tasks',
+  'tasksDue',
+  'taskWithKey',
 ] satisfies (keyof Store)[])
 
 export type StoreClock = {
@@ -47,7 +67,10 @@ export type StoreClockOptions = {
  * Measures the store's clock, and again every 30 s, at once when a write was refused. Exports `tollgate_clock_skew_seconds`; logs once when the skew becomes too large or unknown, and once
  * when it is small again. Throws `Unavailable` when the store does not answer the first time; later the last measurement counts, unless the store took more than 2 s for it.
  */
-export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registry, wall, monotonic = () => performance.now() }: StoreClockOptions): Promise<StoreClock> {
+export async function openStoreClock(
+  store: Pick<Store, 'clock'>,
+  { log, registry, wall, monotonic = () => performance.now() }: StoreClockOptions,
+): Promise<StoreClock> {
   let measured = await measure()
   let reported: 'clock_skew' | 'store_clock_unknown' | null = null
   let measuring: Promise<void> | null = null
@@ -82,8 +105,10 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
     if (problem === reported) return
     reported = problem
     const facts = { skewMs: -Math.round(skewMs()), roundTripMs: Math.round(measured.roundTripMs) }
-    if (problem === 'clock_skew') log.error({ event: 'clock_skew', ...facts }, 'clock skew above 5 s, not ready: synchronize all machines by NTP')
-    else if (problem === 'store_clock_unknown') log.error({ event: 'store_clock_unknown', ...facts }, 'store too slow to measure its clock, not ready')
+    if (problem === 'clock_skew')
+      log.error({ event: 'clock_skew', ...facts }, 'clock skew above 5 s, not ready: synchronize all machines by NTP')
+    else if (problem === 'store_clock_unknown')
+      log.error({ event: 'store_clock_unknown', ...facts }, 'store too slow to measure its clock, not ready')
     else log.info({ event: 'clock_skew_resolved', ...facts }, 'clock skew resolved')
   }
 
@@ -107,7 +132,10 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
   schedule()
 
   type Verb = (...args: unknown[]) => Promise<unknown>
-  const guarded = (write: Verb): Verb => (...args) => (isOff() ? Promise.reject(refusal()) : write(...args))
+  const guarded =
+    (write: Verb): Verb =>
+    (...args) =>
+      isOff() ? Promise.reject(refusal()) : write(...args)
 
   function refusal(): Unavailable {
     measureNow()
@@ -129,7 +157,8 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
     writeTime,
     isOff,
     check: () => ({ name: 'clock', ok: !isOff(), detail: detail() }),
-    guard: (verbs) => Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, READS.has(name) ? verb : guarded(verb as Verb)])) as Store,
+    guard: (verbs) =>
+      Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, READS.has(name) ? verb : guarded(verb as Verb)])) as Store,
     async close() {
       isClosed = true
       clearTimeout(timer)

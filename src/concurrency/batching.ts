@@ -23,7 +23,14 @@ export type BatchOptions<Request, Answer> = {
   longestMs?: number
 }
 
-type Pending<Request, Answer> = { request: Request; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
+type Pending<Request, Answer> = {
+  request: Request
+  id: string
+  weight: number
+  sinceMs: number
+  resolve(answer: Answer): void
+  reject(failure: unknown): void
+}
 
 /**
  * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as
@@ -74,7 +81,8 @@ export function createBatcher<Request, Answer>(
   /** The requests that have not queued for too long; the others are rejected. */
   function freshOf(all: Pending<Request, Answer>[]): Pending<Request, Answer>[] {
     const staleMs = now() - STALE_MS
-    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued')))
+    for (const { sinceMs, reject } of all)
+      if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued')))
     return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 

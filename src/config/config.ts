@@ -8,7 +8,29 @@ import { DASHBOARD_MODES } from './dashboard-mode.ts'
 import { misspelledSettings } from './misspelled-settings.ts'
 import { refuseContradictions } from './startup-checks.ts'
 import { ROLES } from './needed-backends.ts'
-import { address, brand, ConfigError, days, delays, flag, host, hours, integer, issuer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, text, url, type Parse } from './setting-types.ts'
+import {
+  address,
+  brand,
+  ConfigError,
+  days,
+  delays,
+  flag,
+  host,
+  hours,
+  integer,
+  issuer,
+  list,
+  networks,
+  oneOf,
+  optionalPath,
+  path,
+  plugins,
+  seconds,
+  slots,
+  text,
+  url,
+  type Parse,
+} from './setting-types.ts'
 
 export { isDistributed } from './startup-checks.ts'
 export { DASHBOARD_MODES, dashboardMode, managesKeys, type DashboardMode } from './dashboard-mode.ts'
@@ -34,23 +56,69 @@ export const SETTINGS = {
   PORT: setting('8080', integer(0, 65_535), 'Port of the public listener; 0 picks a free one.'),
   OPS_HOST: setting('127.0.0.1', host, 'Address of the operations listener: /livez, /readyz, /metrics.'),
   OPS_PORT: setting('9090', integer(0, 65_535), 'Port of the operations listener; 0 picks a free one.'),
-  PUBLIC_URL: setting('', url, 'Address at which clients reach the public listener; http://HOST:PORT when empty. Required when HOST is a wildcard, and in the role worker.'),
+  PUBLIC_URL: setting(
+    '',
+    url,
+    'Address at which clients reach the public listener; http://HOST:PORT when empty. Required when HOST is a wildcard, and in the role worker.',
+  ),
   TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are trusted.'),
   DATA_DIR: setting('./data', path, 'Folder for everything that the embedded side writes, mode 0700.'),
-  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'The store.', { orFile: true, secret: 'password' }),
-  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Source of Plans and ApiKeys. Parameters, joined by &: namespace, separated by commas (all namespaces when absent); kubeconfig, a path (not needed in a pod); lease and leaseNamespace, the Lease for leader election.'),
-  SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.'),
-  DERIVED_KEYS_FILE: setting('', optionalPath, 'Instead of SEALING_KEY_FILE in the roles gateway and worker: file of the keys that `tollgate derive-keys` derives from it. They sign links to results and encrypt ids, and decrypt no API key, so that the dashboard of such a gateway reveals none.'),
+  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'The store.', {
+    orFile: true,
+    secret: 'password',
+  }),
+  RESOURCES_URL: setting(
+    'files:./plans',
+    address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'),
+    'Source of Plans and ApiKeys. Parameters, joined by &: namespace, separated by commas (all namespaces when absent); kubeconfig, a path (not needed in a pod); lease and leaseNamespace, the Lease for leader election.',
+  ),
+  SEALING_KEY_FILE: setting(
+    'DATA_DIR/sealing.key',
+    path,
+    'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.',
+  ),
+  DERIVED_KEYS_FILE: setting(
+    '',
+    optionalPath,
+    'Instead of SEALING_KEY_FILE in the roles gateway and worker: file of the keys that `tollgate derive-keys` derives from it. They sign links to results and encrypt ids, and decrypt no API key, so that the dashboard of such a gateway reveals none.',
+  ),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
-  UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.'),
-  IMAGE_URLS: setting('vet', oneOf(['vet', 'fetch', 'refuse'] as const), 'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.'),
+  UPSTREAMS: setting(
+    '',
+    optionalPath,
+    'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.',
+  ),
+  IMAGE_URLS: setting(
+    'vet',
+    oneOf(['vet', 'fetch', 'refuse'] as const),
+    'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.',
+  ),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
-  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', { orFile: true, secret: 'password' }),
-  FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),
-  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.'),
+  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', {
+    orFile: true,
+    secret: 'password',
+  }),
+  FILES_URL: setting(
+    'disk:DATA_DIR/files',
+    address('disk:<path>', 'gridfs:', 's3://<bucket>'),
+    'Where results are stored; gridfs: uses the MongoDB of STORE_URL.',
+  ),
+  ENGINES: setting(
+    '',
+    optionalPath,
+    'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.',
+  ),
   PROXY_ROUTES: setting('', optionalPath, 'File of the pass-through routes: HTTP services behind a key and a plan; none when empty.'),
-  DASHBOARD: setting('auto', oneOf(['auto', ...DASHBOARD_MODES] as const), 'The web pages at /dashboard. local: a one-time sign-in link, printed at the start, on loopback only; oidc: sign-in at the provider of OIDC_ISSUER; off: no pages. auto is local in the role all on a sqlite: store and a loopback address, else off.'),
-  DASHBOARD_KEY_MANAGEMENT: setting('false', flag, 'Lets people issue, rotate, suspend and revoke API keys in the dashboard of a role gateway, which then writes ApiKeys to the API server of RESOURCES_URL. The role all always does.'),
+  DASHBOARD: setting(
+    'auto',
+    oneOf(['auto', ...DASHBOARD_MODES] as const),
+    'The web pages at /dashboard. local: a one-time sign-in link, printed at the start, on loopback only; oidc: sign-in at the provider of OIDC_ISSUER; off: no pages. auto is local in the role all on a sqlite: store and a loopback address, else off.',
+  ),
+  DASHBOARD_KEY_MANAGEMENT: setting(
+    'false',
+    flag,
+    'Lets people issue, rotate, suspend and revoke API keys in the dashboard of a role gateway, which then writes ApiKeys to the API server of RESOURCES_URL. The role all always does.',
+  ),
   OIDC_ISSUER: setting('', issuer, 'The OpenID Connect provider of the dashboard.'),
   OIDC_CLIENT_ID: setting('', text, 'Client id of the dashboard at the provider.'),
   OIDC_CLIENT_SECRET: setting('', text, 'Client secret at the provider; a public client when empty.', { orFile: true, secret: 'whole' }),
@@ -59,12 +127,28 @@ export const SETTINGS = {
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
   WORKER_KINDS: setting('', list, 'Kinds and operations that this worker runs, separated by commas, such as video,trim; all when empty.'),
-  INPUT_TIMEOUT_SECONDS: setting('120', seconds(1, 3600), 'Time within which a source of an operation must arrive, from the request to its last byte.'),
+  INPUT_TIMEOUT_SECONDS: setting(
+    '120',
+    seconds(1, 3600),
+    'Time within which a source of an operation must arrive, from the request to its last byte.',
+  ),
   EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard allows, separated by commas.'),
-  WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each webhook attempt; the number of delays is the number of attempts.'),
+  WEBHOOK_DELAYS_SECONDS: setting(
+    '0,30,120,600,3600',
+    delays,
+    'Delay before each webhook attempt; the number of delays is the number of attempts.',
+  ),
   WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time within which a webhook receiver must answer.'),
-  TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Lease of a running task: a worker that does not renew it within this time loses the task.'),
-  QUEUE_HOURS: setting('24', hours, 'Hours after which a queued task fails as not_supported and is refunded where no engine or worker takes its kind or operation.'),
+  TASK_LEASE_SECONDS: setting(
+    '30',
+    seconds(1, 3600),
+    'Lease of a running task: a worker that does not renew it within this time loses the task.',
+  ),
+  QUEUE_HOURS: setting(
+    '24',
+    hours,
+    'Hours after which a queued task fails as not_supported and is refunded where no engine or worker takes its kind or operation.',
+  ),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
   EVENT_DAYS: setting('30', days, 'Days that events are kept in the event log.'),
   TASK_DAYS: setting('90', days, 'Days that finished tasks are kept.'),
@@ -98,25 +182,39 @@ export type Explained = { name: SettingName; value: string; default: string; sou
  * Reads all settings from the environment and the first argument. Returns them typed, and explained for `tollgate config`.
  * Throws a `ConfigError` with one sentence on the first invalid value; with the purpose `run` also on settings that contradict each other.
  */
-export function readConfig(env: Record<string, string | undefined>, role?: string, purpose: 'run' | 'inspect' = 'run'): { config: Config; explained: Explained[] } {
+export function readConfig(
+  env: Record<string, string | undefined>,
+  role?: string,
+  purpose: 'run' | 'inspect' = 'run',
+): { config: Config; explained: Explained[] } {
   const values: Record<string, unknown> = {}
   const explained: Explained[] = []
   const dataDir = env['DATA_DIR'] || SETTINGS.DATA_DIR.default
   for (const [name, entry] of Object.entries<Setting<unknown>>(SETTINGS)) {
     const fallback = entry.default.replace('DATA_DIR', dataDir)
-    const { text, source } = name === 'ROLE' && role !== undefined ? { text: role, source: 'argument' as const } : given(env, name, entry, fallback)
+    const { text, source } =
+      name === 'ROLE' && role !== undefined ? { text: role, source: 'argument' as const } : given(env, name, entry, fallback)
     const value = entry.parse.read(text)
     if (value === undefined) throw new ConfigError(name, shown(entry, text), entry.parse.mayBe)
     values[name.replace(/_(SECONDS|HOURS|DAYS)$/, '_MS')] = value
     explained.push({ name: name as SettingName, value: shown(entry, text), default: entry.default, source, meaning: entry.meaning })
   }
-  const warnings = misspelledSettings(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
+  const warnings = misspelledSettings(
+    Object.keys(env),
+    Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]),
+  )
   const config = { ...values, environment: env, warnings } as Config
-  if (purpose === 'run') refuseContradictions(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
+  if (purpose === 'run')
+    refuseContradictions(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
   return { config, explained }
 }
 
-function given(env: Record<string, string | undefined>, name: string, entry: Setting<unknown>, fallback: string): { text: string; source: Source } {
+function given(
+  env: Record<string, string | undefined>,
+  name: string,
+  entry: Setting<unknown>,
+  fallback: string,
+): { text: string; source: Source } {
   // An empty variable counts as absent: compose files and charts pass empty ones on.
   const file = (entry.orFile && env[`${name}_FILE`]) || undefined
   const text = env[name] || undefined

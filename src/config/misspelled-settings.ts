@@ -11,7 +11,9 @@ export function misspelledSettings(variables: Iterable<string>, settings: readon
   const sentences: string[] = []
   for (const name of variables) {
     if (known.has(name)) continue
-    const meant = settings.find((setting) => distanceMax(setting) > 0 && editDistance(name, setting, distanceMax(setting)) <= distanceMax(setting))
+    const meant = settings.find(
+      (setting) => distanceMax(setting) > 0 && editDistance(name, setting, distanceMax(setting)) <= distanceMax(setting),
+    )
     if (meant !== undefined) sentences.push(`${name} is not a setting and has no effect. Did you mean ${meant}?`)
   }
   return sentences

@@ -32,7 +32,8 @@ const numeric = (what: string, pattern: RegExp, least: number, most: number, fac
 export const integer = (least: number, most: number): Parse<number> => numeric('whole number', /^\d{1,9}$/, least, most)
 
 /** Seconds with up to three decimals, between both bounds. The value is in milliseconds. */
-export const seconds = (least: number, most: number): Parse<number> => numeric('number of seconds', /^\d{1,9}(\.\d{1,3})?$/, least, most, 1000)
+export const seconds = (least: number, most: number): Parse<number> =>
+  numeric('number of seconds', /^\d{1,9}(\.\d{1,3})?$/, least, most, 1000)
 
 const HOUR_MS = 3600 * 1000
 export const hours = numeric('number of hours', /^\d{1,4}(\.\d{1,4})?$/, 0.25, 8760, HOUR_MS)
@@ -54,7 +55,11 @@ export const slots: Parse<number> = {
 
 export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
 
-export const flag: Parse<boolean> = { mayBe: 'true or false', schema: { enum: [true, false, 'true', 'false'] }, read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
+export const flag: Parse<boolean> = {
+  mayBe: 'true or false',
+  schema: { enum: [true, false, 'true', 'false'] },
+  read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+}
 
 export const host: Parse<string> = {
   mayBe: 'an IP address or localhost',
@@ -66,7 +71,15 @@ export const url: Parse<string | null> = {
   read: (text) => {
     if (text === '') return null
     const parsed = URL.parse(text)
-    if (!parsed || !['http:', 'https:'].includes(parsed.protocol) || parsed.pathname !== '/' || parsed.search || parsed.hash || parsed.username) return undefined
+    if (
+      !parsed ||
+      !['http:', 'https:'].includes(parsed.protocol) ||
+      parsed.pathname !== '/' ||
+      parsed.search ||
+      parsed.hash ||
+      parsed.username
+    )
+      return undefined
     return parsed.origin
   },
 }
@@ -87,7 +100,11 @@ export function isLoopback(name: string): boolean {
   return name === 'localhost' || name === '::1' || name === '[::1]' || (isIP(name) === 4 && name.startsWith('127.'))
 }
 
-export const text: Parse<string> = { mayBe: 'any text without control characters', schema: { type: 'string' }, read: (given) => (/\p{Cc}/u.test(given) ? undefined : given) }
+export const text: Parse<string> = {
+  mayBe: 'any text without control characters',
+  schema: { type: 'string' },
+  read: (given) => (/\p{Cc}/u.test(given) ? undefined : given),
+}
 
 /** Backend addresses such as `sqlite:<path>` or `kubernetes:`; a part in angle brackets is required. The adapter validates everything after the scheme. */
 export const address = (...forms: string[]): Parse<string> => ({
@@ -139,7 +156,10 @@ function readPlugin(text: string): PluginEntry | null {
 }
 
 function splitList(text: string): string[] {
-  return text.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
+  return text
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '')
 }
 
 function isNetwork(entry: string): boolean {

@@ -26,7 +26,11 @@ export function refuseContradictions(config: Config, given: (name: keyof Config)
   }
   refuseDashboard(config)
   if (config.PORT !== 0 && config.PORT === config.OPS_PORT && config.HOST === config.OPS_HOST) {
-    throw new ConfigError('OPS_PORT', String(config.OPS_PORT), 'another port than PORT: the operations listener is separate from the public one')
+    throw new ConfigError(
+      'OPS_PORT',
+      String(config.OPS_PORT),
+      'another port than PORT: the operations listener is separate from the public one',
+    )
   }
 }
 
@@ -41,15 +45,21 @@ function refuseDashboard(config: Config): void {
     for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_TENANT_CLAIM'] as const) {
       if (!config[name]) throw new ConfigError(name, '', 'given when DASHBOARD is oidc')
     }
-    if (!config.OIDC_SCOPES.split(' ').includes('openid')) throw new ConfigError('OIDC_SCOPES', config.OIDC_SCOPES, 'scopes separated by spaces, openid among them')
+    if (!config.OIDC_SCOPES.split(' ').includes('openid'))
+      throw new ConfigError('OIDC_SCOPES', config.OIDC_SCOPES, 'scopes separated by spaces, openid among them')
     const url = config.PUBLIC_URL === null ? null : new URL(config.PUBLIC_URL)
     if (url?.protocol === 'http:' && !isLoopback(url.hostname)) {
       throw new ConfigError('PUBLIC_URL', url.origin, 'an https address when DASHBOARD is oidc: a session must not travel in the clear')
     }
-    if (url === null && !isLoopback(config.HOST)) throw new ConfigError('PUBLIC_URL', '', 'the address at which people reach the dashboard, because DASHBOARD is oidc')
+    if (url === null && !isLoopback(config.HOST))
+      throw new ConfigError('PUBLIC_URL', '', 'the address at which people reach the dashboard, because DASHBOARD is oidc')
   }
   if (managesKeys(config) && !config.RESOURCES_URL.startsWith('kubernetes:')) {
-    throw new ConfigError('RESOURCES_URL', config.RESOURCES_URL, 'kubernetes: when DASHBOARD_KEY_MANAGEMENT is true in the role gateway: only the role all writes manifests in a folder')
+    throw new ConfigError(
+      'RESOURCES_URL',
+      config.RESOURCES_URL,
+      'kubernetes: when DASHBOARD_KEY_MANAGEMENT is true in the role gateway: only the role all writes manifests in a folder',
+    )
   }
 }
 
@@ -61,7 +71,11 @@ export function isDistributed(config: Pick<Config, 'STORE_URL'>): boolean {
 function refuseEmbeddedBackends(config: Config): void {
   for (const [backend, setting, scheme, instead] of EMBEDDED_ONLY) {
     if (config.ROLE !== 'all' && needs(config.ROLE, backend) && config[setting].startsWith(scheme)) {
-      throw new ConfigError(setting, config[setting], `${instead} in the role ${config.ROLE}: ${scheme} works in a single process only, with the role all`)
+      throw new ConfigError(
+        setting,
+        config[setting],
+        `${instead} in the role ${config.ROLE}: ${scheme} works in a single process only, with the role all`,
+      )
     }
   }
   if (config.FILES_URL.startsWith('gridfs:') && !isDistributed(config)) {
@@ -76,19 +90,32 @@ function refuseDerivedKeys(config: Config, given: (name: keyof Config) => boolea
   if (config.ROLE !== 'gateway' && config.ROLE !== 'worker') {
     throw new ConfigError('DERIVED_KEYS_FILE', file, `empty in the role ${config.ROLE}, which decrypts API keys: it needs SEALING_KEY_FILE`)
   }
-  if (given('SEALING_KEY_FILE')) throw new ConfigError('DERIVED_KEYS_FILE', file, 'empty where SEALING_KEY_FILE is given: a process has one of the two')
+  if (given('SEALING_KEY_FILE'))
+    throw new ConfigError('DERIVED_KEYS_FILE', file, 'empty where SEALING_KEY_FILE is given: a process has one of the two')
 }
 
 /** The embedded side creates a sealing key and uses built-in upstreams and engines. The distributed side must name them. */
 function refuseMissingFiles(config: Config, given: (name: keyof Config) => boolean): void {
   const store = config.STORE_URL.split(':')[0]
   if (config.DERIVED_KEYS_FILE === null && !given('SEALING_KEY_FILE')) {
-    throw new ConfigError('SEALING_KEY_FILE', '', `a file with 32 bytes in base64, the same for every process, because STORE_URL is ${store}: it is created for the embedded side only`)
+    throw new ConfigError(
+      'SEALING_KEY_FILE',
+      '',
+      `a file with 32 bytes in base64, the same for every process, because STORE_URL is ${store}: it is created for the embedded side only`,
+    )
   }
   if (needs(config.ROLE, 'upstreams') && config.UPSTREAMS === null) {
-    throw new ConfigError('UPSTREAMS', '', `a file that names the model upstreams, because STORE_URL is ${store}; the built-in echo must be named there, with baseUrl: "echo:"`)
+    throw new ConfigError(
+      'UPSTREAMS',
+      '',
+      `a file that names the model upstreams, because STORE_URL is ${store}; the built-in echo must be named there, with baseUrl: "echo:"`,
+    )
   }
   if (needs(config.ROLE, 'engines') && config.ENGINES === null) {
-    throw new ConfigError('ENGINES', '', `a file that names the engines, because STORE_URL is ${store}; the preview engine must be named there, with type: preview`)
+    throw new ConfigError(
+      'ENGINES',
+      '',
+      `a file that names the engines, because STORE_URL is ${store}; the preview engine must be named there, with type: preview`,
+    )
   }
 }

@@ -1,7 +1,14 @@
 /** Settings of traces, by OpenTelemetry's own names. Those of the exporter (`OTEL_EXPORTER_OTLP_*`) it reads itself, except what must be refused here. */
 import { ConfigError } from './setting-types.ts'
 
-const SAMPLERS = ['always_on', 'always_off', 'traceidratio', 'parentbased_always_on', 'parentbased_always_off', 'parentbased_traceidratio'] as const
+const SAMPLERS = [
+  'always_on',
+  'always_off',
+  'traceidratio',
+  'parentbased_always_on',
+  'parentbased_always_off',
+  'parentbased_traceidratio',
+] as const
 
 export type TraceSettings = {
   sampler: (typeof SAMPLERS)[number]
@@ -30,7 +37,8 @@ export function readTraceSettings(environment: Record<string, string | undefined
   const endpoint = given('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT')
   if (endpoint.text === '' || given('OTEL_SDK_DISABLED').text.toLowerCase() === 'true') return null
   if (oneOf(['otlp', 'none'], 'otlp', 'OTEL_TRACES_EXPORTER') === 'none') return null
-  if (!['http:', 'https:'].includes(URL.parse(endpoint.text)?.protocol ?? '')) throw new ConfigError(endpoint.name, endpoint.text, 'an http or https address')
+  if (!['http:', 'https:'].includes(URL.parse(endpoint.text)?.protocol ?? ''))
+    throw new ConfigError(endpoint.name, endpoint.text, 'an http or https address')
   oneOf(['http/protobuf'], 'http/protobuf', 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL')
   const ratio = given('OTEL_TRACES_SAMPLER_ARG')
   if (!/^(\d*\.?\d+)?$/.test(ratio.text) || Number(ratio.text) > 1) throw new ConfigError(ratio.name, ratio.text, 'a number from 0 to 1')

@@ -99,7 +99,11 @@ export type SealingKeys = readonly [Buffer, ...Buffer[]]
 
 /** Reads a sealing key file: 32 bytes in base64, one per line. Returns null if a line is anything else, or there is none. */
 export function parseSealingKeys(text: string): SealingKeys | null {
-  const keys = text.split('\n').map((line) => line.trim()).filter((line) => line !== '').map((line) => Buffer.from(line, 'base64'))
+  const keys = text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .map((line) => Buffer.from(line, 'base64'))
   const [first, ...others] = keys
   return first && keys.every((key) => key.length === 32) ? [first, ...others] : null
 }

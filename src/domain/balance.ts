@@ -50,7 +50,15 @@ export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: num
     span = spanFrom(terms, span.base, start)
   }
   const isOwnBase = terms.period.unit === 'months' && span.base !== anchor
-  const period: MediaPeriod = { n, start, end: span.end, allowance: terms.allowance, burned: 0, usage: {}, ...(isOwnBase && { monthsFrom: span.base }) }
+  const period: MediaPeriod = {
+    n,
+    start,
+    end: span.end,
+    allowance: terms.allowance,
+    burned: 0,
+    usage: {},
+    ...(isOwnBase && { monthsFrom: span.base }),
+  }
   return { ...account, past: [...account.past, account.period], period }
 }
 

@@ -29,12 +29,18 @@ export function deriveKeys(sealing: SealingKeys): DerivedKeys {
 
 /** The text of a file of derived keys: for each sealing key one line, in base64, of its keys for every purpose. */
 export function formatDerivedKeys(derived: DerivedKeys): string {
-  return derived.links.map((_, line) => `${Buffer.concat(NAMES.map((name) => derived[name][line] ?? Buffer.alloc(0))).toString('base64')}\n`).join('')
+  return derived.links
+    .map((_, line) => `${Buffer.concat(NAMES.map((name) => derived[name][line] ?? Buffer.alloc(0))).toString('base64')}\n`)
+    .join('')
 }
 
 /** Reads that text. Returns null if a line is anything else, such as a sealing key, or there is none. */
 export function parseDerivedKeys(text: string): DerivedKeys | null {
-  const lines = text.split('\n').map((line) => line.trim()).filter((line) => line !== '').map((line) => Buffer.from(line, 'base64'))
+  const lines = text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .map((line) => Buffer.from(line, 'base64'))
   if (lines.length === 0 || lines.some((line) => line.length !== LINE_BYTES)) return null
   let from = 0
   return listsOf(([, length]) => {

@@ -7,7 +7,10 @@ export const FIELD_PATTERNS = {
   amount: { pattern: '^(0|[1-9][0-9]{0,9})(\\.[0-9]{1,6})?$', must: 'must be a decimal string with at most six decimals, such as "0.04"' },
   metadataName: { pattern: '^.{1,64}$', must: 'must have a name of 1 to 64 characters on one line' },
   /** A name of Kubernetes (RFC 1123 label). */
-  label: { pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$', must: 'must be lower-case letters, digits and hyphens, beginning and ending with a letter or digit' },
+  label: {
+    pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$',
+    must: 'must be lower-case letters, digits and hyphens, beginning and ending with a letter or digit',
+  },
   /** RFC 1123 subdomain. */
   subdomain: {
     pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
@@ -23,7 +26,10 @@ export const FIELD_PATTERNS = {
     must: 'must be a decimal string from 0 to 1000000000 with at most six decimals, such as "0.04"',
   },
   keyRevision: { pattern: '^[0-9A-Za-z-]{1,64}\\.[0-9]{1,15}$', must: 'must be the revision of the key as it was read' },
-  downloadName: { pattern: '^[a-z-]{1,40}-[0-9a-f]{8}$', must: 'must be lower-case letters and hyphens, then a hyphen and eight hexadecimal digits' },
+  downloadName: {
+    pattern: '^[a-z-]{1,40}-[0-9a-f]{8}$',
+    must: 'must be lower-case letters and hyphens, then a hyphen and eight hexadecimal digits',
+  },
   idempotencyKey: { pattern: '^[\\x21-\\x7e]{1,255}$', must: 'must be 1 to 255 visible ASCII characters' },
 } as const
 

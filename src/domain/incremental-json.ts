@@ -3,7 +3,18 @@
  * slices and builds the values itself, since `JSON.parse` cannot pause.
  */
 import { Failure } from './errors.ts'
-import { EXACT_DIGITS, faulty, isHeld, isTrap, MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, tooDeep, tooManyValues, type Manner } from './json-faults.ts'
+import {
+  EXACT_DIGITS,
+  faulty,
+  isHeld,
+  isTrap,
+  MAX_DEPTH,
+  MAX_NUMBER_LENGTH,
+  MAX_VALUES,
+  tooDeep,
+  tooManyValues,
+  type Manner,
+} from './json-faults.ts'
 
 /** Work between two yields: a few milliseconds. */
 export const SLICE = { characters: 256 * 1024, values: 4_096 }
@@ -23,7 +34,13 @@ type Reader = {
   expects: Expected
   values: number
   root: unknown
-  token: { isName: boolean; /** Where the next piece starts. */ from: number; /** The pieces before. */ head: string; escapes: boolean; halves: boolean }
+  token: {
+    isName: boolean
+    /** Where the next piece starts. */ from: number
+    /** The pieces before. */ head: string
+    escapes: boolean
+    halves: boolean
+  }
 }
 
 type Expected = 'value' | 'first value' | 'name' | 'first name' | 'colon' | 'separator' | 'string'
@@ -112,7 +129,8 @@ function add(reader: Reader, value: unknown): void {
   const top = length > 0 ? reader.frames[length - 1] : undefined
   if (!top) reader.root = value
   else if (!top.object) top.list.push(value)
-  else if (top.name === '__proto__') Object.defineProperty(top.object, top.name, { value, writable: true, enumerable: true, configurable: true })
+  else if (top.name === '__proto__')
+    Object.defineProperty(top.object, top.name, { value, writable: true, enumerable: true, configurable: true })
   else top.object[top.name] = value
 }
 

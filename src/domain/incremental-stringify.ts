@@ -87,7 +87,7 @@ function* objectParts(object: Record<string, unknown>): Generator<string | Parts
 
 function* stringParts(text: string): Generator<string, void> {
   yield '"'
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const end = endOf(text, at)
     yield JSON.stringify(text.slice(at, end)).slice(1, -1)
     at = end

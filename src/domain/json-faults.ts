@@ -44,9 +44,16 @@ export function tooDeep(): Failure {
 
 /** The failure of the member or element at a path of names and indices. */
 export function faulty(path: (string | number)[], code: 'duplicate' | 'not_allowed' | 'surrogate' | 'maximum' | 'length'): Failure {
-  const pointer = path.map((part) => `/${String(part).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('').toWellFormed()
+  const pointer = path
+    .map((part) => `/${String(part).replaceAll('~', '~0').replaceAll('/', '~1')}`)
+    .join('')
+    .toWellFormed()
   const message = SENTENCES[code]
-  return new Failure('invalid_json', { message: `${pointer || 'The body'} ${message}.`, param: paramOf(path), errors: [{ path: pointer, code, message }] })
+  return new Failure('invalid_json', {
+    message: `${pointer || 'The body'} ${message}.`,
+    param: paramOf(path),
+    errors: [{ path: pointer, code, message }],
+  })
 }
 
 const SENTENCES = {

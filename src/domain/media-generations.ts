@@ -43,10 +43,16 @@ export type GenerationRequest = {
 /** The fields of the body that decide what is made, for the schema of the route. `generationOf` checks what depends on the kind. */
 export const GENERATION_FIELDS = {
   prompt: Type.String({ minLength: 1, maxLength: 8000, description: 'What to make or change, in words.' }),
-  size: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.size.pattern, description: 'Width and height in pixels, such as 1024x1024. Image and video.' })),
-  aspect_ratio: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.aspectRatio.pattern, description: 'Such as 16:9, in place of size. Image and video.' })),
+  size: Type.Optional(
+    Type.String({ pattern: FIELD_PATTERNS.size.pattern, description: 'Width and height in pixels, such as 1024x1024. Image and video.' }),
+  ),
+  aspect_ratio: Type.Optional(
+    Type.String({ pattern: FIELD_PATTERNS.aspectRatio.pattern, description: 'Such as 16:9, in place of size. Image and video.' }),
+  ),
   duration_seconds: Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description: 'Length in seconds. Video and music.' })),
-  seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647, description: 'The same seed repeats a result, where the engine takes one.' })),
+  seed: Type.Optional(
+    Type.Integer({ minimum: 0, maximum: 2_147_483_647, description: 'The same seed repeats a result, where the engine takes one.' }),
+  ),
   output_format: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.outputFormat.pattern, description: 'Such as png, mp4, wav.' })),
 }
 const Fields = Type.Object(GENERATION_FIELDS)
@@ -83,16 +89,29 @@ export function generationOf(
   const found = { size: sizeOf(kind, body, route), duration: durationOf(kind, body, route), format: formatOf(body, formats) }
   const errors = Object.values(found).flatMap((part) => ('error' in part ? [part.error] : []))
   if ('error' in found.size || 'error' in found.duration || 'error' in found.format) return { outcome: 'invalid', errors }
-  const request = { verb: kind, prompt: body.prompt, ...found.size.value, durationMs: found.duration.value, seed: body.seed ?? null, format: found.format.value }
+  const request = {
+    verb: kind,
+    prompt: body.prompt,
+    ...found.size.value,
+    durationMs: found.duration.value,
+    seed: body.seed ?? null,
+    format: found.format.value,
+  }
   return { outcome: 'ok', request }
 }
 
 type Size = { width: number; height: number }
 
-function sizeOf(kind: Kind, { size, aspect_ratio: ratio }: GenerationBody, { defaults, max }: Terms): Found<Size | { width: null; height: null }> {
+function sizeOf(
+  kind: Kind,
+  { size, aspect_ratio: ratio }: GenerationBody,
+  { defaults, max }: Terms,
+): Found<Size | { width: null; height: null }> {
   const given = size === undefined ? 'aspect_ratio' : 'size'
   if (kind === 'music') {
-    return size === undefined && ratio === undefined ? { value: { width: null, height: null } } : fault(given, 'not_allowed', 'does not apply to music')
+    return size === undefined && ratio === undefined
+      ? { value: { width: null, height: null } }
+      : fault(given, 'not_allowed', 'does not apply to music')
   }
   if (size !== undefined && ratio !== undefined) return fault('aspect_ratio', 'not_allowed', 'cannot be given together with size')
   const { width, height } = ratio === undefined ? readSize(size ?? defaults.size) : sizeFor(ratio, readSize(defaults.size))
@@ -116,9 +135,12 @@ function sizeFor(ratio: string, { width, height }: Size): Size {
 }
 
 function durationOf(kind: Kind, { duration_seconds: seconds }: GenerationBody, { defaults, max }: Terms): Found<number | null> {
-  if (kind === 'image') return seconds === undefined ? { value: null } : fault('duration_seconds', 'not_allowed', 'does not apply to an image')
+  if (kind === 'image')
+    return seconds === undefined ? { value: null } : fault('duration_seconds', 'not_allowed', 'does not apply to an image')
   const durationMs = seconds === undefined ? defaults.durationMs : Math.round(seconds * 1000)
-  return durationMs > max.durationMs ? fault('duration_seconds', 'maximum', `must not be above ${max.durationMs / 1000}`) : { value: durationMs }
+  return durationMs > max.durationMs
+    ? fault('duration_seconds', 'maximum', `must not be above ${max.durationMs / 1000}`)
+    : { value: durationMs }
 }
 
 function formatOf({ output_format: format }: GenerationBody, formats: readonly [string, ...string[]]): Found<string> {

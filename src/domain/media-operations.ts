@@ -16,7 +16,13 @@ export type OperationRequest =
   | { verb: 'upscale'; scale: 2 | 3 | 4; format: string }
   | { verb: 'ai_edit'; prompt: string; strength: number | null; seed: number | null; format: string }
   | { verb: 'inpaint'; prompt: string; seed: number | null; /** Pixels by which the mask grows. */ growMask: number; format: string }
-  | { verb: 'trim'; startMs: number; /** Measured from the beginning of the source; null: to its end. */ endMs: number | null; mode: 'accurate' | 'fast'; format: string }
+  | {
+      verb: 'trim'
+      startMs: number
+      /** Measured from the beginning of the source; null: to its end. */ endMs: number | null
+      mode: 'accurate' | 'fast'
+      format: string
+    }
   | { verb: 'merge'; transition: 'none' | 'fade'; fit: 'contain' | 'cover'; format: string }
 
 /** Longest address of a source. A data: URL is bounded by the body of its request. */
@@ -37,7 +43,9 @@ const time = (minimum: number, description: string) => Type.Number({ minimum, ma
 export const OPERATION_FIELDS = {
   background_remove: {
     media_url,
-    background: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.background.pattern, description: 'transparent (default), or a colour such as #ffffff.' })),
+    background: Type.Optional(
+      Type.String({ pattern: FIELD_PATTERNS.background.pattern, description: 'transparent (default), or a colour such as #ffffff.' }),
+    ),
     crop: Type.Optional(Type.Boolean({ description: 'Crops the result to the subject; false by default.' })),
     output_format,
   },
@@ -46,7 +54,9 @@ export const OPERATION_FIELDS = {
     media_url,
     prompt,
     mask_url: Type.Optional(mask_url),
-    strength: Type.Optional(Type.Number({ minimum: 0, maximum: 1, description: 'How far the result may be from the source; the engine chooses by default.' })),
+    strength: Type.Optional(
+      Type.Number({ minimum: 0, maximum: 1, description: 'How far the result may be from the source; the engine chooses by default.' }),
+    ),
     seed,
     output_format,
   },
@@ -63,7 +73,9 @@ export const OPERATION_FIELDS = {
     start_time: time(0, 'Where the section begins, in seconds from the beginning of the source.'),
     end_time: Type.Optional(time(0.001, 'Where it ends, in seconds from the beginning of the source; the end of the source by default.')),
     duration: Type.Optional(time(0.001, 'Length of the section in seconds, in place of end_time.')),
-    mode: Type.Optional(Type.Enum(['accurate', 'fast'], { description: 'accurate (default) cuts at the exact time; fast at the key frame before it.' })),
+    mode: Type.Optional(
+      Type.Enum(['accurate', 'fast'], { description: 'accurate (default) cuts at the exact time; fast at the key frame before it.' }),
+    ),
     output_format,
   },
   merge: {
@@ -106,7 +118,10 @@ export type OperationBody = {
 }
 
 /** The parameters of a body with every default: `input` of the record. The bytes of a data: URL are in the files backend. */
-export type OperationInput = Omit<OperationBody, 'operation' | 'media_url' | 'mask_url'> & { media_url?: string | StoredData; mask_url?: string | StoredData }
+export type OperationInput = Omit<OperationBody, 'operation' | 'media_url' | 'mask_url'> & {
+  media_url?: string | StoredData
+  mask_url?: string | StoredData
+}
 /** A data: URL in the record. */
 export type StoredData = { content_type: string; bytes: number }
 
@@ -119,7 +134,11 @@ export type Source = {
 }
 
 /** The sources of a body or of a stored input, the media in the order of merging. */
-export function sourcesOf({ media_url, media_urls = [], mask_url }: Pick<OperationInput, 'media_url' | 'media_urls' | 'mask_url'>): Source[] {
+export function sourcesOf({
+  media_url,
+  media_urls = [],
+  mask_url,
+}: Pick<OperationInput, 'media_url' | 'media_urls' | 'mask_url'>): Source[] {
   return [
     ...(media_url === undefined ? [] : [{ path: '/media_url', role: 'media' as const, from: media_url }]),
     ...media_urls.map((from, i) => ({ path: `/media_urls/${i}`, role: 'media' as const, from })),
@@ -135,7 +154,16 @@ export function takes(operation: Operation, role: Source['role'], contentType: s
 
 /** The faults of a body that passed its schema, without those that depend on the route. */
 export function operationFaults(body: OperationBody): FieldError[] {
-  const { operation, media_url, media_urls = [], start_time = 0, end_time, duration, background = 'transparent', output_format: format } = body
+  const {
+    operation,
+    media_url,
+    media_urls = [],
+    start_time = 0,
+    end_time,
+    duration,
+    background = 'transparent',
+    output_format: format,
+  } = body
   const faults: FieldError[] = []
   const add = (field: string, code: string, message: string): void => void faults.push({ path: `/${field}`, code, message })
   if (operation === 'merge') {
@@ -148,7 +176,8 @@ export function operationFaults(body: OperationBody): FieldError[] {
   if (operation === 'background_remove' && background === 'transparent' && isOpaque(format))
     add('output_format', 'not_allowed', 'cannot be transparent: give a background colour, or another format')
   for (const { path, from } of sourcesOf(body)) {
-    if (typeof from === 'string' && from.length > URL_LENGTH_MAX && !isDataUrl(from)) add(path.slice(1), 'maxLength', `must have at most ${URL_LENGTH_MAX} characters`)
+    if (typeof from === 'string' && from.length > URL_LENGTH_MAX && !isDataUrl(from))
+      add(path.slice(1), 'maxLength', `must have at most ${URL_LENGTH_MAX} characters`)
   }
   return faults
 }
@@ -174,14 +203,20 @@ export function operationOf(
 ): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
   const { operation } = body
   const fields = Object.keys(OPERATION_FIELDS[operation]) as (keyof OperationBody)[]
-  const given: Partial<OperationBody> = Object.fromEntries(fields.filter((field) => body[field] !== undefined).map((field) => [field, body[field]]))
+  const given: Partial<OperationBody> = Object.fromEntries(
+    fields.filter((field) => body[field] !== undefined).map((field) => [field, body[field]]),
+  )
   const errors: FieldError[] = []
   const isTransparent = operation === 'background_remove' && (given.background ?? 'transparent') === 'transparent'
   const format = given.output_format ?? (isTransparent ? formats.find((one) => !isOpaque(one)) : undefined) ?? formats[0]
   if (!formats.includes(format)) errors.push(formatFault(formats))
-  else if (isTransparent && isOpaque(format)) errors.push({ path: '/background', code: 'not_allowed', message: `must be a colour: ${formats.join(' or ')} cannot be transparent` })
-  if (operation === 'trim' && ms(given.start_time ?? 0) >= max.durationMs) errors.push({ path: '/start_time', code: 'maximum', message: `must be below ${max.durationMs / 1000}` })
-  return errors.length > 0 ? { outcome: 'invalid', errors } : { outcome: 'ok', input: { ...given, ...defaultsOf(operation, given), output_format: format } }
+  else if (isTransparent && isOpaque(format))
+    errors.push({ path: '/background', code: 'not_allowed', message: `must be a colour: ${formats.join(' or ')} cannot be transparent` })
+  if (operation === 'trim' && ms(given.start_time ?? 0) >= max.durationMs)
+    errors.push({ path: '/start_time', code: 'maximum', message: `must be below ${max.durationMs / 1000}` })
+  return errors.length > 0
+    ? { outcome: 'invalid', errors }
+    : { outcome: 'ok', input: { ...given, ...defaultsOf(operation, given), output_format: format } }
 }
 
 function defaultsOf(operation: Operation, given: Partial<OperationBody>): Partial<OperationInput> {

@@ -21,7 +21,9 @@ export function parseMoney(text: string): number | null {
 /** Writes micro-units as a decimal string of four to six decimals: 40,000 is "0.0400", 33 is "0.000033". */
 export function formatMoney(micro: number): string {
   const whole = Math.floor(micro / MICRO)
-  const decimals = String(micro % MICRO).padStart(6, '0').replace(/0{1,2}$/, '')
+  const decimals = String(micro % MICRO)
+    .padStart(6, '0')
+    .replace(/0{1,2}$/, '')
   return `${whole}.${decimals}`
 }
 

@@ -66,7 +66,9 @@ type Limit = PlanLimits['limits'][number]
 /** Parses the file, YAML or JSON. `refused` carries one sentence with the fault and its line. */
 export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
   const file = readSettingsFile(Limits, text)
-  return file.outcome === 'read' ? { outcome: 'read', limits: file.value } : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
+  return file.outcome === 'read'
+    ? { outcome: 'read', limits: file.value }
+    : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
 }
 
 /** The service's own price of a kind or operation, or null when it does not offer that. */
@@ -83,7 +85,12 @@ function limitOf(limits: PlanLimits | null, namespace: string): Limit | undefine
 }
 
 /** Why a plan exceeds its limits, as a sentence for its author; null when it does not. `grants`: of its namespace, its own included. */
-export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice, grants: Grant[] = []): string | null {
+export function planVerdict(
+  limits: PlanLimits | null,
+  plan: PlanResource,
+  servicePrice: ServicePrice,
+  grants: Grant[] = [],
+): string | null {
   const limit = limitOf(limits, plan.metadata.namespace)
   if (!limit) return null
   const faults = [

@@ -76,9 +76,7 @@ function mediaTerms(media: NonNullable<PlanSpec['media']>): MediaTerms {
   return {
     allowance: micro(media.allowance),
     period:
-      media.periodMonths === undefined
-        ? { unit: 'days', count: media.periodDays ?? 30 }
-        : { unit: 'months', count: media.periodMonths },
+      media.periodMonths === undefined ? { unit: 'days', count: media.periodDays ?? 30 } : { unit: 'months', count: media.periodMonths },
     maxConcurrentTasks: media.maxConcurrentTasks,
     maxQueuedTasks: media.maxQueuedTasks,
     attempts: media.attempts,

@@ -3,7 +3,15 @@ import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import { Failure, paramOfPointer, type FieldError } from './errors.ts'
 import { inWords } from './field-patterns.ts'
 
-const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false, meta: false, validateSchema: false, discriminator: true }
+const options: Options = {
+  allErrors: true,
+  useDefaults: true,
+  removeAdditional: false,
+  strict: false,
+  meta: false,
+  validateSchema: false,
+  discriminator: true,
+}
 
 export type Compile = (route: { schema: object; httpPart?: string }) => ValidateFunction
 
@@ -63,22 +71,32 @@ const MOST_FAULTS = 20
 
 /** Each faulty member with a sentence that follows its path. */
 export function faultsOf(faults: Fault[]): FieldError[] {
-  return faults
-    // Repeat the fault of a member's name, or of the member that chooses a branch.
-    .filter(({ keyword }) => keyword !== 'propertyNames' && keyword !== 'discriminator')
-    .slice(0, MOST_FAULTS)
-    .map((fault) => ({ path: pathOf(fault), code: fault.keyword ?? 'invalid', message: WORDS[fault.keyword ?? '']?.(fault.params) ?? fault.message ?? 'is not valid' }))
+  return (
+    faults
+      // Repeat the fault of a member's name, or of the member that chooses a branch.
+      .filter(({ keyword }) => keyword !== 'propertyNames' && keyword !== 'discriminator')
+      .slice(0, MOST_FAULTS)
+      .map((fault) => ({
+        path: pathOf(fault),
+        code: fault.keyword ?? 'invalid',
+        message: WORDS[fault.keyword ?? '']?.(fault.params) ?? fault.message ?? 'is not valid',
+      }))
+  )
 }
 
 /** `invalid_request` for faulty fields: the first in the message, all in `errors`. */
 export function invalid(errors: FieldError[]): Failure {
   const [first] = errors
-  return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: paramOfPointer(first.path) } : {}) })
+  return new Failure('invalid_request', {
+    errors,
+    ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: paramOfPointer(first.path) } : {}),
+  })
 }
 
 /** The JSON Pointer of a fault; for a missing, unknown or misnamed member it points to that member. */
 function pathOf({ instancePath, params, propertyName }: Fault): string {
-  const member = params['missingProperty'] ?? params['additionalProperty'] ?? (params['requiredProperties'] as string[] | undefined)?.[0] ?? propertyName
+  const member =
+    params['missingProperty'] ?? params['additionalProperty'] ?? (params['requiredProperties'] as string[] | undefined)?.[0] ?? propertyName
   return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
 }
 
@@ -96,7 +114,11 @@ const TYPES: Record<string, string> = {
 const WORDS: Record<string, (params: Record<string, unknown>) => string | null> = {
   required: () => 'is required',
   additionalProperties: () => 'is not a field of this request',
-  type: ({ type }) => `must be ${[type].flat().map((name) => TYPES[String(name)] ?? String(name)).join(' or ')}`,
+  type: ({ type }) =>
+    `must be ${[type]
+      .flat()
+      .map((name) => TYPES[String(name)] ?? String(name))
+      .join(' or ')}`,
   enum: ({ allowedValues }) => (Array.isArray(allowedValues) ? `must be one of ${allowedValues.join(', ')}` : null),
   const: ({ allowedValue }) => `must be ${JSON.stringify(allowedValue)}`,
   pattern: ({ pattern }) => inWords(String(pattern)),

@@ -49,7 +49,11 @@ export function readSettingsFile<S extends TSchema>(schema: S, text: string): Se
     .map(({ path, code, message }) => ({ place: placeOf(path), isUnknown: code === 'additionalProperties', message }))
     .sort((a, b) => Number(b.isUnknown) - Number(a.isUnknown) || b.place.length - a.place.length)
   const place = worst?.place ?? []
-  return { outcome: 'refused', line: lineOf(place), what: `${shown(place)} ${worst?.isUnknown ? 'is not a setting' : (worst?.message ?? 'is not valid')}` }
+  return {
+    outcome: 'refused',
+    line: lineOf(place),
+    what: `${shown(place)} ${worst?.isUnknown ? 'is not a setting' : (worst?.message ?? 'is not valid')}`,
+  }
 }
 
 /** A path in the notation `upstreams[0].wire`. */
@@ -59,7 +63,10 @@ export function shown(place: Place): string {
 
 /** The steps of a JSON Pointer (RFC 6901). */
 export function placeOf(pointer: string): Place {
-  return pointer.split('/').slice(1).map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
 }
 
 /** The line of a member, from 1; for a missing one, that of its nearest existing ancestor. */

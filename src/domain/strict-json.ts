@@ -5,7 +5,18 @@
 import { isUtf8 } from 'node:buffer'
 import { Failure } from './errors.ts'
 import { parseIncrementally } from './incremental-json.ts'
-import { EXACT_DIGITS, faulty, isHeld, isTrap, MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, tooDeep, tooManyValues, type Manner } from './json-faults.ts'
+import {
+  EXACT_DIGITS,
+  faulty,
+  isHeld,
+  isTrap,
+  MAX_DEPTH,
+  MAX_NUMBER_LENGTH,
+  MAX_VALUES,
+  tooDeep,
+  tooManyValues,
+  type Manner,
+} from './json-faults.ts'
 
 /** Up to this many names, scanning a list is faster than a set. */
 const FEW = 16

@@ -106,7 +106,22 @@ export type Task = {
 
 /** Members that a state change may set. */
 export type TaskFacts = Partial<
-  Pick<Task, 'epoch' | 'progress' | 'attempts' | 'lostLeases' | 'job' | 'outcome' | 'actualCost' | 'refundAmount' | 'startedAt' | 'endedAt' | 'sweepAt' | 'outbox' | 'idempotency'>
+  Pick<
+    Task,
+    | 'epoch'
+    | 'progress'
+    | 'attempts'
+    | 'lostLeases'
+    | 'job'
+    | 'outcome'
+    | 'actualCost'
+    | 'refundAmount'
+    | 'startedAt'
+    | 'endedAt'
+    | 'sweepAt'
+    | 'outbox'
+    | 'idempotency'
+  >
 >
 
 /** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below. */

@@ -125,9 +125,12 @@ export const LOOK_MS = 1_000
  *   `delaysMs`: the delay before each attempt; their number is the number of attempts.
  * @returns the time, epoch milliseconds; or `failed` when that attempt was the last.
  */
-export function nextAttempt(from: { attempt: number; endedAtMs: number; delaysMs: readonly number[]; jitter: number }):
-  | { outcome: 'due'; atMs: number }
-  | { outcome: 'failed' } {
+export function nextAttempt(from: {
+  attempt: number
+  endedAtMs: number
+  delaysMs: readonly number[]
+  jitter: number
+}): { outcome: 'due'; atMs: number } | { outcome: 'failed' } {
   const delayMs = from.delaysMs[from.attempt]
   if (delayMs === undefined) return { outcome: 'failed' }
   const mostMs = from.attempt === 0 ? 0 : Math.max(0, delayMs * LATENESS - LOOK_MS)
@@ -161,7 +164,8 @@ function isSuccess(status: number): boolean {
  */
 export function decide(exchange: Exchange): Verdict {
   if (exchange.outcome === 'refused') return { outcome: 'failed', statusCode: null, error: exchange.reason, responsePrefix: null }
-  if (exchange.outcome === 'failed' && exchange.status !== null && isSuccess(exchange.status)) return { outcome: 'delivered', statusCode: exchange.status, error: null, responsePrefix: null }
+  if (exchange.outcome === 'failed' && exchange.status !== null && isSuccess(exchange.status))
+    return { outcome: 'delivered', statusCode: exchange.status, error: null, responsePrefix: null }
   if (exchange.outcome === 'failed') return { outcome: 'failed', statusCode: exchange.status, error: exchange.reason, responsePrefix: null }
   const { status } = exchange
   const facts = { statusCode: status, responsePrefix: prefixOf(exchange.body) }

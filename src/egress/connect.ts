@@ -12,7 +12,13 @@ const TRIES = 6
  * Connects to the first address that answers. For https, the TLS handshake uses `host` as the server name, and the certificate must be
  * valid for it. When the signal aborts before it is connected, the socket is destroyed.
  */
-export async function dial(to: { addresses: readonly string[]; port: number; host: string; secure: boolean; signal: AbortSignal }): Promise<Dialled> {
+export async function dial(to: {
+  addresses: readonly string[]
+  port: number
+  host: string
+  secure: boolean
+  signal: AbortSignal
+}): Promise<Dialled> {
   const addresses = to.addresses.slice(0, TRIES)
   for (const [index, address] of addresses.entries()) {
     const patienceMs = index === addresses.length - 1 ? null : TRY_MS
@@ -35,7 +41,14 @@ function openTls(under: Socket, host: string, signal: AbortSignal): Promise<Sock
   if (under.destroyed) return Promise.resolve(null)
   // RFC 6066, section 3: a literal address is no server name. The certificate is still checked against it, by `host`.
   const servername = isIP(host) === 0 ? host : ''
-  const socket = connectTls({ socket: under, host, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, minVersion: 'TLSv1.2' })
+  const socket = connectTls({
+    socket: under,
+    host,
+    servername,
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true,
+    minVersion: 'TLSv1.2',
+  })
   return settled(socket, 'secureConnect', signal)
 }
 

@@ -6,7 +6,16 @@
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
 import { openIdleConnections } from './idle-connections.ts'
-import { closeConnection, type Connection, exchange, type Head, isReusable, type Message, openConnection, type Reading } from './pinned-request.ts'
+import {
+  closeConnection,
+  type Connection,
+  exchange,
+  type Head,
+  isReusable,
+  type Message,
+  openConnection,
+  type Reading,
+} from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 
@@ -84,7 +93,10 @@ export function openEgress(options: EgressOptions): Egress {
    */
   async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[]> {
     if (target.addresses) return target.addresses
-    const found = await unlessAborted(lookup(target.host, signal).catch(() => []), signal)
+    const found = await unlessAborted(
+      lookup(target.host, signal).catch(() => []),
+      signal,
+    )
     const allowed = allow.opensName(target.host) || found.every((address) => isGlobal(address) || allow.opensAddress(address))
     if (!allowed) onRefused('address_not_allowed', target.host)
     return allowed ? found : []
@@ -114,7 +126,8 @@ export function openEgress(options: EgressOptions): Egress {
     if (kept !== null) {
       const ending = await over(kept)
       // The server closed it meanwhile, or sent more than the last answer, such as the body of a 204.
-      const hadNoAnswer = ending.outcome === 'failed' && (ending.reason === 'reset' || ending.reason === 'protocol') && ending.status === null
+      const hadNoAnswer =
+        ending.outcome === 'failed' && (ending.reason === 'reset' || ending.reason === 'protocol') && ending.status === null
       if (!hadNoAnswer) return ending
     }
     const dialled = await dial({ addresses, port, host, secure: url.protocol === 'https:', signal })

@@ -33,9 +33,19 @@ export type Connection = { client: Client; socket: Socket; address: string; expe
 class TooLarge extends Error {}
 
 /** While it is idle, undici closes it after `idleMs`, or sooner where the server announces a shorter time. */
-export function openConnection(origin: string, { socket, address, idleMs }: { socket: Socket; address: string; idleMs: number }): Connection {
+export function openConnection(
+  origin: string,
+  { socket, address, idleMs }: { socket: Socket; address: string; idleMs: number },
+): Connection {
   const expectAnswer = dropContinue(socket)
-  const client = new Client(origin, { connect: once(socket), allowH2: false, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs })
+  const client = new Client(origin, {
+    connect: once(socket),
+    allowH2: false,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: idleMs,
+    keepAliveMaxTimeout: idleMs,
+  })
   return { client, socket, address, expectAnswer }
 }
 
@@ -54,7 +64,12 @@ export function isReusable({ client, socket }: Connection): boolean {
  * Sends the message and reads the answer. `last` asks the server to close the connection, which the caller closes in any case. Bodies are not decompressed.
  * Rejects with the sink's error when the sink fails.
  */
-export async function exchange({ client, expectAnswer }: Connection, message: Message, reading: Reading, { last, signal }: { last: boolean; signal: AbortSignal }): Promise<Exchanged> {
+export async function exchange(
+  { client, expectAnswer }: Connection,
+  message: Message,
+  reading: Reading,
+  { last, signal }: { last: boolean; signal: AbortSignal },
+): Promise<Exchanged> {
   let head: Head | null = null
   expectAnswer()
   try {

@@ -29,7 +29,7 @@ export async function purge(store: Store, { tasks, events }: Before): Promise<Pu
 }
 
 async function untilDone(removeBatch: () => Promise<number>): Promise<number> {
-  for (let removed = 0; ; ) {
+  for (let removed = 0; ;) {
     const count = await removeBatch()
     removed += count
     if (count < BATCH) return removed

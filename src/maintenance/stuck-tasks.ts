@@ -7,7 +7,10 @@ import type { TaskContext } from '../tasks/task-context.ts'
 import type { Store } from '../backends/store/store.ts'
 import { readAll } from '../verify/read-all.ts'
 
-export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'verb' | 'state' | 'attempts' | 'lostLeases'> & { ageMs: number; waitsFor: string }
+export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'verb' | 'state' | 'attempts' | 'lostLeases'> & {
+  ageMs: number
+  waitsFor: string
+}
 
 /**
  * Open tasks that were created `olderThanMs` before `now` or earlier, oldest first, each with what it waits for. Reads the tasks of open
@@ -28,7 +31,17 @@ export async function stuckTasks(store: Store, now: number, olderThanMs: number)
   function keep(task: Task, readyAt: number, isFull: boolean): void {
     if (FINAL.includes(task.state) || now - task.createdAt < olderThanMs) return
     const { id, tenant, subscription, verb, state, attempts, lostLeases } = task
-    found.set(id, { id, tenant, subscription, verb, state, attempts, lostLeases, ageMs: now - task.createdAt, waitsFor: waitsFor(task, now, readyAt, isFull) })
+    found.set(id, {
+      id,
+      tenant,
+      subscription,
+      verb,
+      state,
+      attempts,
+      lostLeases,
+      ageMs: now - task.createdAt,
+      waitsFor: waitsFor(task, now, readyAt, isFull),
+    })
   }
   return [...found.values()].sort((a, b) => b.ageMs - a.ageMs)
 }
@@ -36,7 +49,8 @@ export async function stuckTasks(store: Store, now: number, olderThanMs: number)
 const LIMIT = 10_000
 
 function waitsFor({ state, sweepAt }: Task, now: number, readyAt: number, isFull: boolean): string {
-  if (state === 'queued') return readyAt > now ? 'its next attempt' : isFull ? 'a free slot of its plan (maxConcurrentTasks)' : 'a worker that takes its kind'
+  if (state === 'queued')
+    return readyAt > now ? 'its next attempt' : isFull ? 'a free slot of its plan (maxConcurrentTasks)' : 'a worker that takes its kind'
   if (state === 'processing') return sweepAt !== null && sweepAt < now ? 'the sweep, its lease has expired' : 'its run'
   return 'the sweep'
 }
@@ -45,10 +59,16 @@ function waitsFor({ state, sweepAt }: Task, now: number, readyAt: number, isFull
 export type Requeued = { outcome: 'queued' } | { outcome: 'not_running'; state: Task['state'] } | { outcome: 'not_found' }
 
 /** Queues a running task again: its worker is refused from then on, and the run costs no attempt. */
-export async function requeueTask(context: Pick<TaskContext, 'store' | 'clock' | 'publish'>, tenant: string, id: string): Promise<Requeued> {
+export async function requeueTask(
+  context: Pick<TaskContext, 'store' | 'clock' | 'publish'>,
+  tenant: string,
+  id: string,
+): Promise<Requeued> {
   const task = await context.store.task(tenant, id)
   if (!task) return { outcome: 'not_found' }
   if (task.state !== 'processing') return { outcome: 'not_running', state: task.state }
   const { outcome } = await handBack(context, task)
-  return outcome === 'handed_back' ? { outcome: 'queued' } : { outcome: 'not_running', state: (await context.store.task(tenant, id))?.state ?? task.state }
+  return outcome === 'handed_back'
+    ? { outcome: 'queued' }
+    : { outcome: 'not_running', state: (await context.store.task(tenant, id))?.state ?? task.state }
 }

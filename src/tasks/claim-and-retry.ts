@@ -103,13 +103,16 @@ function openBatch(context: TaskContext, request: ClaimRequest) {
     }
   }
 
-  const track = (subscription: string): Promise<void> => claims.track(subscription, claim(subscription)).then(() => (isLate ? request.late?.() : undefined))
+  const track = (subscription: string): Promise<void> =>
+    claims.track(subscription, claim(subscription)).then(() => (isLate ? request.late?.() : undefined))
 
   return {
     claimed,
     room: () => limit - inProgress,
     async claim(counts: ReadonlyMap<string, number>): Promise<void> {
-      const all = Promise.all([...counts].flatMap(([subscription, count]) => Array.from({ length: Math.min(count, CLAIMS_MAX) }, () => track(subscription))))
+      const all = Promise.all(
+        [...counts].flatMap(([subscription, count]) => Array.from({ length: Math.min(count, CLAIMS_MAX) }, () => track(subscription))),
+      )
       await (patience ? Promise.race([all, patience()]) : all)
     },
     end(): Claimed {
@@ -120,7 +123,12 @@ function openBatch(context: TaskContext, request: ClaimRequest) {
 }
 
 /** Claims one task of the subscription and adds the outcome to `claimed`. */
-async function claimOne(context: TaskContext, subscription: string, { kinds, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<ClaimOutcome> {
+async function claimOne(
+  context: TaskContext,
+  subscription: string,
+  { kinds, leaseMs, start }: ClaimRequest,
+  claimed: Claimed,
+): Promise<ClaimOutcome> {
   const claim = await context.store.change(subscription, { op: 'claim', claim: context.uuid(), kinds }, context.clock())
   if (claim.outcome === 'none') return 'none'
   const task = await begin(context, subscription, claim.task, claim.epoch, leaseMs)
@@ -207,12 +215,25 @@ export function handBack(context: Queueing, task: Task): Promise<Concluded> {
 type Queueing = Pick<TaskContext, 'store' | 'clock' | 'publish'>
 
 /** `job: null`: the next run needs a job of its own; otherwise it resumes this one's. */
-async function requeue(context: Queueing, task: Task, readyAt: number, facts: { attempts: number; job?: null }, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
-  const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', { ...facts, sweepAt: readyAt + QUEUED_MS })
+async function requeue(
+  context: Queueing,
+  task: Task,
+  readyAt: number,
+  facts: { attempts: number; job?: null },
+  outcome: 'retrying' | 'handed_back',
+): Promise<Concluded> {
+  const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', {
+    ...facts,
+    sweepAt: readyAt + QUEUED_MS,
+  })
   const now = queued ?? (await context.store.task(task.tenant, task.id))
   // Queued under this epoch: by an earlier try with unknown outcome.
   if (now?.state !== 'queued' || now.epoch !== task.epoch) return { outcome: 'lost' }
-  const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt, served: true }, context.clock())
+  const { ready } = await context.store.change(
+    task.subscription,
+    { op: 'requeue', task: task.id, epoch: task.epoch, readyAt, served: true },
+    context.clock(),
+  )
   publishReady(context, task.subscription, ready, { origin: task })
   return { outcome }
 }
@@ -222,7 +243,12 @@ async function requeue(context: Queueing, task: Task, readyAt: number, facts: { 
  * than an hour counts again.
  */
 export async function forgiveLostLease({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task): Promise<void> {
-  if ((task.state !== 'queued' && task.state !== 'processing') || task.lostLeases === 0 || clock() - (task.startedAt ?? 0) >= UNAVAILABLE_MS) return
+  if (
+    (task.state !== 'queued' && task.state !== 'processing') ||
+    task.lostLeases === 0 ||
+    clock() - (task.startedAt ?? 0) >= UNAVAILABLE_MS
+  )
+    return
   await store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { lostLeases: task.lostLeases - 1 })
 }
 

@@ -18,7 +18,21 @@ type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
 /** The members of a task that its request decides. */
 export type NewTask = Pick<
   Task,
-  'id' | 'tenant' | 'subscription' | 'keyId' | 'keyVersionId' | 'object' | 'verb' | 'input' | 'webhookUrl' | 'metadata' | 'idempotency' | 'traceparent' | 'price' | 'estimatedCost' | 'maxAttempts'
+  | 'id'
+  | 'tenant'
+  | 'subscription'
+  | 'keyId'
+  | 'keyVersionId'
+  | 'object'
+  | 'verb'
+  | 'input'
+  | 'webhookUrl'
+  | 'metadata'
+  | 'idempotency'
+  | 'traceparent'
+  | 'price'
+  | 'estimatedCost'
+  | 'maxAttempts'
 >
 
 /** The key moved to another plan during a creation. Nothing is held; the same request may be quoted and created there. */
@@ -29,7 +43,8 @@ export class KeyMoved extends Failure {
 }
 
 /** Instead of the sentence of `unavailable`, which says that nothing was accepted. */
-const UNKNOWN = 'The service is not available at the moment, and whether the task was accepted is not known. Repeat the request with the same Idempotency-Key, or list the tasks first.'
+const UNKNOWN =
+  'The service is not available at the moment, and whether the task was accepted is not known. Repeat the request with the same Idempotency-Key, or list the tasks first.'
 
 /** `record`: of the caller's subscription, read after the request came. */
 export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Subscription }
@@ -39,7 +54,13 @@ export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Sub
  * Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable` when a backend fails: a task that is
  * not queued then is rejected by the sweep, which releases the hold if there is one.
  */
-export async function createTask(context: TaskContext, creating: Creating, request: NewTask, record: Subscription, uploads: readonly Upload[] = []): Promise<Created> {
+export async function createTask(
+  context: TaskContext,
+  creating: Creating,
+  request: NewTask,
+  record: Subscription,
+  uploads: readonly Upload[] = [],
+): Promise<Created> {
   await checkHold(context, creating, request, record)
   await storeUploads(context, request, uploads)
   const now = context.clock()
@@ -52,13 +73,25 @@ export async function createTask(context: TaskContext, creating: Creating, reque
 }
 
 /** The task of an Idempotency-Key, whatever prices and balance are now; null when there is none. Throws `idempotency_key_reused`. */
-export async function replay(context: TaskContext, creating: Creating, tenant: string, idempotency: Task['idempotency'], record: Subscription): Promise<Created | null> {
+export async function replay(
+  context: TaskContext,
+  creating: Creating,
+  tenant: string,
+  idempotency: Task['idempotency'],
+  record: Subscription,
+): Promise<Created | null> {
   const known = idempotency && (await context.store.taskWithKey(tenant, idempotency.key))
   return known && continueCreation(context, creating, known, idempotency, record)
 }
 
 /** The same key with the same body is the same task, in its present state. The creation of one that is still `pending` is continued. */
-async function continueCreation(context: TaskContext, creating: Creating, task: Task, idempotency: Task['idempotency'], record: Subscription): Promise<Created> {
+async function continueCreation(
+  context: TaskContext,
+  creating: Creating,
+  task: Task,
+  idempotency: Task['idempotency'],
+  record: Subscription,
+): Promise<Created> {
   if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
   return { outcome: 'replayed', ...(task.state === 'pending' ? await holdFor(context, creating, task) : { task, record }) }
 }
@@ -86,7 +119,11 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   })
   if (answer.outcome === 'held') context.moved('hold', task.tenant, task.estimatedCost)
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {
-    const rejected = await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
+    const rejected = await store.moveTask(task.id, { from: ['pending'] }, 'rejected', {
+      idempotency: null,
+      sweepAt: null,
+      endedAt: clock(),
+    })
     // Otherwise another request with its key may have queued it since this answer, and a worker reads the uploads.
     const present = rejected ? null : await store.task(task.tenant, task.id)
     const record = present && present.state !== 'rejected' ? await store.subscription(task.subscription) : null
@@ -123,7 +160,7 @@ export function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'alrea
   switch (answer.outcome) {
     case 'key_full':
       return new Failure('insufficient_balance', {
-        message: 'The rest of this API key\'s share does not cover the estimated cost. Nothing was charged.',
+        message: "The rest of this API key's share does not cover the estimated cost. Nothing was charged.",
         beside: { required: formatMoney(required), available: formatMoney(answer.available) },
       })
     case 'insufficient':

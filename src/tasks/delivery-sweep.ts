@@ -9,7 +9,11 @@ const YOUNG_MS = 60_000
 export type DeliveriesSwept = { released: number; next: string }
 
 /** Examines up to `limit` waiting deliveries with ids above `after`, and makes due those that nothing else will release. */
-export async function sweepDeliveries({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, after: string, limit: number): Promise<DeliveriesSwept> {
+export async function sweepDeliveries(
+  { store, clock }: Pick<TaskContext, 'store' | 'clock'>,
+  after: string,
+  limit: number,
+): Promise<DeliveriesSwept> {
   const waiting = await store.waitingDeliveries(after, limit)
   let released = 0
   for (const { id, taskId, createdAt } of waiting) {

@@ -10,7 +10,13 @@ export function endData(task: Task, link: (result: TaskResult) => string): Recor
   const about = { taskId: task.id, estimatedMicro: task.estimatedCost, createdAt: task.createdAt }
   if (outcome?.outcome === 'completed') {
     const result = publicResult(outcome.result, link(outcome.result))
-    return completedData({ ...about, result, actualMicro: task.actualCost ?? 0, durationSeconds: durationSeconds(task) ?? 0, completedAt: at })
+    return completedData({
+      ...about,
+      result,
+      actualMicro: task.actualCost ?? 0,
+      durationSeconds: durationSeconds(task) ?? 0,
+      completedAt: at,
+    })
   }
   if (outcome?.outcome !== 'failed') return null
   const { code, message } = outcome

@@ -27,13 +27,23 @@ const PIECES_MAX = 8
 /** Beyond the longest run of a route, for files that a killed worker leaves behind. */
 const SLACK_MS = 60_000
 
-const failed = (code: TaskErrorCode, cause: string, retryable = false): Failed => ({ outcome: 'failed', code, retryable, cause: new Error(cause) })
+const failed = (code: TaskErrorCode, cause: string, retryable = false): Failed => ({
+  outcome: 'failed',
+  code,
+  retryable,
+  cause: new Error(cause),
+})
 
 /**
  * Opens the sources of a task for one run; none for a generation. Fetched files are named by task and epoch, and expire if `close` is never called. Rejects with the reason of
  * an aborted signal, and with `Unavailable` when the files backend fails; every fault of a source is an outcome that leaves no file.
  */
-export async function openInputs(context: InputContext, task: Task, route: { max: Limits; timeoutMs: number }, signal: AbortSignal): Promise<OpenedInputs> {
+export async function openInputs(
+  context: InputContext,
+  task: Task,
+  route: { max: Limits; timeoutMs: number },
+  signal: AbortSignal,
+): Promise<OpenedInputs> {
   const sources = sourcesOf(task.input as OperationInput)
   const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
@@ -48,7 +58,8 @@ export async function openInputs(context: InputContext, task: Task, route: { max
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', `the sources have more than ${route.max.bytes} bytes`)
     const info = file.size === 0 ? null : await infoOf(context.files, file)
-    if (!info || !takes(task.verb as Operation, source.role, info.contentType)) return failed('unsupported_input', `${source.path}: ${info?.contentType ?? 'no media'}`)
+    if (!info || !takes(task.verb as Operation, source.role, info.contentType))
+      return failed('unsupported_input', `${source.path}: ${info?.contentType ?? 'no media'}`)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
     return aboveLimits(source, info, route.max)
   }
@@ -82,7 +93,11 @@ export async function openInputs(context: InputContext, task: Task, route: { max
 type Fetch = { url: string; path: string; file: string; expiresAt: number; maxBytes: number }
 
 /** Streams an address into the files backend, through the egress guard. */
-async function fetchTo({ files, egress, inputTimeoutMs }: InputContext, { url, path, file, expiresAt, maxBytes }: Fetch, signal: AbortSignal): Promise<FileFacts | Failed> {
+async function fetchTo(
+  { files, egress, inputTimeoutMs }: InputContext,
+  { url, path, file, expiresAt, maxBytes }: Fetch,
+  signal: AbortSignal,
+): Promise<FileFacts | Failed> {
   let storing: Promise<FileFacts> | null = null
   const sink = (): PassThrough => {
     const body = new PassThrough()
@@ -92,7 +107,16 @@ async function fetchTo({ files, egress, inputTimeoutMs }: InputContext, { url, p
     return body
   }
   const stored = (): Promise<FileFacts> | null => storing
-  const request = { url, method: 'GET', deadlineMs: inputTimeoutMs, maxBytes, over: 'fail', redirects: REDIRECTS_MAX, sink, signal } as const
+  const request = {
+    url,
+    method: 'GET',
+    deadlineMs: inputTimeoutMs,
+    maxBytes,
+    over: 'fail',
+    redirects: REDIRECTS_MAX,
+    sink,
+    signal,
+  } as const
   // It rejects when the files backend fails, whose own error says more.
   const reply = await egress.request(request).catch(async (error: unknown) => (await stored(), Promise.reject(error)))
   if (signal.aborted) throw signal.reason
@@ -132,7 +156,8 @@ export async function infoOf(files: Files, { id, size }: FileFacts): Promise<Med
 
 /** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
 function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, max: Limits): Failed | null {
-  if ((width ?? 0) * (height ?? 0) > max.pixels) return failed('input_too_large', `${path}: ${width}x${height}, of at most ${max.pixels} pixels`)
+  if ((width ?? 0) * (height ?? 0) > max.pixels)
+    return failed('input_too_large', `${path}: ${width}x${height}, of at most ${max.pixels} pixels`)
   if ((durationMs ?? 0) > max.durationMs) return failed('input_too_large', `${path}: ${durationMs} ms, of at most ${max.durationMs}`)
   return null
 }

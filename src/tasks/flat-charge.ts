@@ -13,7 +13,12 @@ export const ABANDONED_MS = MOST_PENDING_MS + 60_000
 type ChargeContext = Pick<TaskContext, 'store' | 'clock' | 'moved'>
 
 /** Holds the amount (micro-units) under `id`, and returns the subscription that pays. Throws the failures of the access table (402, 403, 429). */
-export async function holdFlatCharge({ store, clock, moved }: ChargeContext, creating: Creating, id: string, amount: number): Promise<string> {
+export async function holdFlatCharge(
+  { store, clock, moved }: ChargeContext,
+  creating: Creating,
+  id: string,
+  amount: number,
+): Promise<string> {
   let payer = ''
   const answer = await creating((subscription, facts) => {
     payer = subscription
@@ -25,7 +30,13 @@ export async function holdFlatCharge({ store, clock, moved }: ChargeContext, cre
 }
 
 /** Captures the held amount, or returns it. Once; may be repeated. Throws `Unavailable`. */
-export async function closeFlatCharge({ store, clock, moved }: ChargeContext, payer: string, id: string, amount: number, outcome: 'capture' | 'void'): Promise<void> {
+export async function closeFlatCharge(
+  { store, clock, moved }: ChargeContext,
+  payer: string,
+  id: string,
+  amount: number,
+  outcome: 'capture' | 'void',
+): Promise<void> {
   const closed = await store.change(payer, { op: 'close', task: id, actual: outcome === 'capture' ? amount : null }, clock())
   if (closed.outcome === 'closed') moved(outcome, tenantOf(payer), amount)
 }

@@ -51,15 +51,32 @@ export async function listTasks(
   const found = await newest(context, tenant, object, filter, before, query.limit + 1)
   const shown = found.slice(0, query.limit)
   const last = found.length > query.limit ? shown.at(-1) : undefined
-  return { object: 'list', data: await recordsOf(context, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
+  return {
+    object: 'list',
+    data: await recordsOf(context, shown),
+    has_more: last !== undefined,
+    next_cursor: last ? writeCursor(last.id) : null,
+  }
 }
 
 /** The newest tasks before an id, of one collection or both. */
-async function newest({ store }: TaskContext, tenant: string, object: Task['object'] | null, filter: Omit<TaskFilter, 'object'>, before: string | null, limit: number): Promise<Task[]> {
+async function newest(
+  { store }: TaskContext,
+  tenant: string,
+  object: Task['object'] | null,
+  filter: Omit<TaskFilter, 'object'>,
+  before: string | null,
+  limit: number,
+): Promise<Task[]> {
   const collections = object === null ? (['generation', 'operation'] as const) : [object]
   const pages = await Promise.all(collections.map((one) => store.tasks(tenant, { ...filter, object: one }, before, limit)))
   // Ids are UUIDs of version 7: later ones are greater.
-  return pages.length === 1 ? pages.flat() : pages.flat().sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit)
+  return pages.length === 1
+    ? pages.flat()
+    : pages
+        .flat()
+        .sort((a, b) => (a.id < b.id ? 1 : -1))
+        .slice(0, limit)
 }
 
 function writeCursor(id: string): string {

@@ -23,7 +23,12 @@ export const MediaUsage = Type.Object({
   balance: amount('The same as available.'),
   key: Type.Optional(
     Type.Object(
-      { limit: amount('The share.'), available: amount('What is left for its new tasks.'), held: amount('Held for its tasks.'), burned: amount('Charged for its tasks.') },
+      {
+        limit: amount('The share.'),
+        available: amount('What is left for its new tasks.'),
+        held: amount('Held for its tasks.'),
+        burned: amount('Charged for its tasks.'),
+      },
       { description: "The key's own share of the period, where it has one." },
     ),
   ),
@@ -44,7 +49,12 @@ export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'k
   const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
   const { granted, available, held, burned } = balanceOf(account)
   const by = Object.entries(account.period.usage).flatMap(([date, kinds]) =>
-    Object.entries(kinds).map(([kind, { count, burned: cost }]) => ({ date, [isGeneration(kind) ? 'kind' : 'operation']: kind, count, burned: formatMoney(cost) })),
+    Object.entries(kinds).map(([kind, { count, burned: cost }]) => ({
+      date,
+      [isGeneration(kind) ? 'kind' : 'operation']: kind,
+      count,
+      burned: formatMoney(cost),
+    })),
   )
   return {
     object: 'usage',
@@ -63,7 +73,12 @@ export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'k
 
 function shareOf(account: MediaAccount, key: { keyId: string; cap: number }): Record<string, string> {
   const { burned, held } = keyUse(account, key.keyId)
-  return { limit: formatMoney(key.cap), available: formatMoney(availableToKey(account, key)), held: formatMoney(held), burned: formatMoney(burned) }
+  return {
+    limit: formatMoney(key.cap),
+    available: formatMoney(availableToKey(account, key)),
+    held: formatMoney(held),
+    burned: formatMoney(burned),
+  }
 }
 
 function isGeneration(kind: string): boolean {

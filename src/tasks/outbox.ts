@@ -5,10 +5,25 @@ import type { Delivery, LoggedEvent, Task } from '../domain/task.ts'
 /** Logs the events of a final task, and stores their deliveries if it has a webhook. `task.refunded` waits until the first attempt of `task.failed` has ended. */
 export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publish'>, task: Task): Promise<void> {
   const now = context.clock()
-  const events = task.outbox.map(({ event, body }): LoggedEvent => ({ id: `${task.id}.${event}`, tenant: task.tenant, taskId: task.id, event, body, loggedAt: now }))
+  const events = task.outbox.map(({ event, body }): LoggedEvent => ({
+    id: `${task.id}.${event}`,
+    tenant: task.tenant,
+    taskId: task.id,
+    event,
+    body,
+    loggedAt: now,
+  }))
   const deliveries = task.webhookUrl === null ? [] : deliveriesOf(task, task.webhookUrl, now)
   await context.store.relay(task.id, deliveries, events)
-  if (deliveries.length > 0) context.publish({ type: 'webhook.due', kind: 'webhook', tenant: task.tenant, task: task.id, key: task.id, ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }) })
+  if (deliveries.length > 0)
+    context.publish({
+      type: 'webhook.due',
+      kind: 'webhook',
+      tenant: task.tenant,
+      task: task.id,
+      key: task.id,
+      ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }),
+    })
 }
 
 function deliveriesOf(task: Task, url: string, now: number): Delivery[] {

@@ -27,7 +27,12 @@ export const TaskRecord = Type.Object({
   kind: Type.Optional(Type.Enum([...KINDS], { description: 'Of a generation.' })),
   prompt: Type.Optional(orNull('string', 'Of a generation.')),
   operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'Of an operation.' })),
-  input: Type.Optional(Type.Object({}, { additionalProperties: true, description: 'Of an operation: its parameters with their defaults; a data: URL as its type and size.' })),
+  input: Type.Optional(
+    Type.Object(
+      {},
+      { additionalProperties: true, description: 'Of an operation: its parameters with their defaults; a data: URL as its type and size.' },
+    ),
+  ),
   status: Type.Enum([...STATUSES]),
   progress: Type.Integer({ minimum: 0, maximum: 100, description: 'Percent; never goes down; 100 when completed.' }),
   queue_position: orNull('integer', '1 for the next; null once processing.'),
@@ -78,7 +83,9 @@ export function publicRecord(task: Task, queuePosition: number | null, link: (re
   return {
     id: task.id,
     object: task.object,
-    ...(task.object === 'generation' ? { kind: task.verb, prompt: task.input['prompt'] ?? null } : { operation: task.verb, input: task.input }),
+    ...(task.object === 'generation'
+      ? { kind: task.verb, prompt: task.input['prompt'] ?? null }
+      : { operation: task.verb, input: task.input }),
     status,
     progress: task.state === 'completed' ? 100 : Math.min(task.progress, 99),
     queue_position: status === 'queued' ? queuePosition : null,

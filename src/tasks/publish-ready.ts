@@ -9,11 +9,27 @@ import type { TaskContext } from './task-context.ts'
 const GENERATIONS: readonly string[] = KINDS
 
 /** One message for each task. `repeat` counts the earlier messages about the same tasks; `origin` is the task whose trace they continue, if it is one of them. */
-export function publishReady({ publish }: Pick<TaskContext, 'publish'>, subscription: string, ready: readonly ReadyTask[] = [], { repeat = 0, origin }: { repeat?: number; origin?: Task } = {}): void {
+export function publishReady(
+  { publish }: Pick<TaskContext, 'publish'>,
+  subscription: string,
+  ready: readonly ReadyTask[] = [],
+  { repeat = 0, origin }: { repeat?: number; origin?: Task } = {},
+): void {
   for (const { task, kind, attempt, readyAt, maxConcurrentTasks } of ready) {
     const object = GENERATIONS.includes(kind) ? 'generation' : 'operation'
     const key = partitionKey(subscription, task, maxConcurrentTasks, repeat)
     const traceparent = origin?.id === task ? origin.traceparent : undefined
-    publish({ type: 'task.ready', kind, object, tenant: tenantOf(subscription), subscription, task, attempt, readyAt, key, ...(traceparent === undefined ? {} : { traceparent }) })
+    publish({
+      type: 'task.ready',
+      kind,
+      object,
+      tenant: tenantOf(subscription),
+      subscription,
+      task,
+      attempt,
+      readyAt,
+      key,
+      ...(traceparent === undefined ? {} : { traceparent }),
+    })
   }
 }

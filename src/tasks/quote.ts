@@ -20,7 +20,12 @@ type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max
 /** A body that passed its schema. */
 export type TaskBody = TaskFields & ((GenerationBody & { kind: Kind }) | OperationBody)
 
-export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & { uploads: Upload[]; price: Price; estimatedCost: number; record: Subscription }
+export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & {
+  uploads: Upload[]
+  price: Price
+  estimatedCost: number
+  record: Subscription
+}
 
 /**
  * Quotes a body under `record`, the subscription's as `currentRecord` read it. Throws, in this order: `invalid_request` with every faulty field, `url_not_allowed` with every
@@ -35,12 +40,19 @@ export function quote(context: QuoteContext, body: TaskBody, record: Subscriptio
   const offer = context.engines.offer(kind)
   if (!offer) throw new Failure('not_supported', { param: 'operation' in body ? 'operation' : 'kind' })
   const { input, request } = complete(body, offer, uploads)
-  refuseUnsupported(body, offer.unsupported(request, sourcesOf('operation' in body ? body : {}).map(({ role }) => role)))
+  refuseUnsupported(
+    body,
+    offer.unsupported(
+      request,
+      sourcesOf('operation' in body ? body : {}).map(({ role }) => role),
+    ),
+  )
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
   const estimatedCost = costOf(price, offer.quote(request))
-  if (maxCost !== null && estimatedCost > maxCost) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
+  if (maxCost !== null && estimatedCost > maxCost)
+    throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return { object: 'operation' in body ? 'operation' : 'generation', verb: kind, input, uploads, price, estimatedCost, record }
 }
 
@@ -85,9 +97,15 @@ function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly U
 }
 
 /** The answer to a dry run: the price, and whether it could be paid now. */
-export function publicQuote({ object, verb, estimatedCost, record }: Quote, { key }: { key: Pick<KeyVersion, 'keyId' | 'cap'> }, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
+export function publicQuote(
+  { object, verb, estimatedCost, record }: Quote,
+  { key }: { key: Pick<KeyVersion, 'keyId' | 'cap'> },
+  now: number,
+  estimatedWaitSeconds: number | null,
+): Record<string, unknown> {
   const { media } = record.terms
-  const available = record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
+  const available =
+    record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
   const holds = record.media?.holds ?? NO_HOLDS
   const waiting = holds.count - holds.running.size
   return {

@@ -15,7 +15,11 @@ export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: st
 }
 
 /** The public record of a task. `known`, a subscription record that was just read, saves a read where it has the task's hold. */
-export async function recordOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
+export async function recordOf(
+  { store, link }: Pick<TaskContext, 'store' | 'link'>,
+  task: Task,
+  known: Subscription | null = null,
+): Promise<Record<string, unknown>> {
   const isKnown = holdOf(known?.media?.holds, task.id) !== undefined
   const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
@@ -24,6 +28,7 @@ export async function recordOf({ store, link }: Pick<TaskContext, 'store' | 'lin
 /** The public records of many tasks: each subscription is read once. */
 export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
   const records = new Map<string, Subscription | null>()
-  for (const { state, subscription } of tasks) if (state === 'queued' && !records.has(subscription)) records.set(subscription, await store.subscription(subscription))
+  for (const { state, subscription } of tasks)
+    if (state === 'queued' && !records.has(subscription)) records.set(subscription, await store.subscription(subscription))
   return tasks.map((task) => publicRecord(task, queuePosition(records.get(task.subscription) ?? null, task.id), link))
 }

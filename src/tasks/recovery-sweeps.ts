@@ -25,9 +25,22 @@ const DEFERRED_MS = 15_000
 const REQUEST_MS = 10 * 60_000
 
 /** Repairs by reason. */
-export type Swept = Record<'rejected' | 'unheld' | 'unserved' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
+export type Swept = Record<
+  'rejected' | 'unheld' | 'unserved' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived',
+  number
+>
 
-const nothing = (): Swept => ({ rejected: 0, unheld: 0, unserved: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
+const nothing = (): Swept => ({
+  rejected: 0,
+  unheld: 0,
+  unserved: 0,
+  settled: 0,
+  relayed: 0,
+  lost_lease: 0,
+  orphan_hold: 0,
+  unused_claim: 0,
+  archived: 0,
+})
 
 export type SweepOptions = {
   /** By how much an expired lease is extended instead of taken back, since its worker may have been unable to renew it; null: it is taken back. */
@@ -76,8 +89,16 @@ export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   // The tasks of a record from the future may be due far ahead, and its period only seems to have ended: the next pass finds it healed.
   const healedOr = (sweep: (record: Subscription) => Promise<unknown>) => (record: Subscription) =>
     aheadMs(record, context.clock()) === 0 ? sweep(record) : context.store.change(record.id, { op: 'heal' }, context.clock())
-  await sweepEach(subscriptionsWith(context, 'holds'), healedOr((record) => sweepHolds(context, record, swept)), failed)
-  await sweepEach(subscriptionsWith(context, 'past'), healedOr((record) => archive(context, record, swept)), failed)
+  await sweepEach(
+    subscriptionsWith(context, 'holds'),
+    healedOr((record) => sweepHolds(context, record, swept)),
+    failed,
+  )
+  await sweepEach(
+    subscriptionsWith(context, 'past'),
+    healedOr((record) => archive(context, record, swept)),
+    failed,
+  )
   return swept
 }
 
@@ -108,7 +129,9 @@ async function sweepTask(context: TaskContext, task: Task, options: SweepOptions
       return sweepQueued(context, task, options, await recordOf(task.subscription))
     case 'processing': {
       if (graceMs === null) return (await takeBack(context, task)) ? 'lost_lease' : null
-      await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + graceMs })
+      await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', {
+        sweepAt: context.clock() + graceMs,
+      })
       return null
     }
     case 'settling':
@@ -121,7 +144,11 @@ async function sweepTask(context: TaskContext, task: Task, options: SweepOptions
 
 /** A creation that stopped between task and hold: the task is rejected, and its hold released if there is one. */
 async function reject(context: TaskContext, task: Task): Promise<boolean> {
-  const rejected = await context.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: context.clock() })
+  const rejected = await context.store.moveTask(task.id, { from: ['pending'] }, 'rejected', {
+    idempotency: null,
+    sweepAt: null,
+    endedAt: context.clock(),
+  })
   if (!rejected) return false
   await release(context, task.subscription, task.id, task.estimatedCost)
   await removeUploads(context, task)
@@ -129,13 +156,19 @@ async function reject(context: TaskContext, task: Task): Promise<boolean> {
 }
 
 /** A queued task fails when it can never be claimed: nothing is held for it, as after a partial restore, or no worker takes its kind or operation. `record` was read after the task. */
-async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed }: SweepOptions, record: Subscription | null): Promise<'unheld' | 'unserved' | null> {
+async function sweepQueued(
+  context: TaskContext,
+  task: Task,
+  { queueMs, isServed }: SweepOptions,
+  record: Subscription | null,
+): Promise<'unheld' | 'unserved' | null> {
   const now = context.clock()
   const guard = { from: ['queued'], epoch: task.epoch } as const
   const hold = holdOf(record?.media?.holds, task.id)
   if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
   const hasWaited = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs
-  if (hasWaited && !isServed(task.verb)) return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
+  if (hasWaited && !isServed(task.verb))
+    return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null
 }
@@ -145,9 +178,17 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
   const lostLeases = task.lostLeases + 1
   if (lostLeases >= LOST_LEASES_MAX) return fail(context, task, guard, 'internal', `${lostLeases} leases of its runs expired`)
-  const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: context.clock() + QUEUED_MS })
+  const queued = await context.store.moveTask(task.id, guard, 'queued', {
+    lostLeases,
+    attempts: Math.max(0, task.attempts - 1),
+    sweepAt: context.clock() + QUEUED_MS,
+  })
   if (!queued) return false
-  const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
+  const { ready } = await context.store.change(
+    task.subscription,
+    { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true },
+    context.clock(),
+  )
   publishReady(context, task.subscription, ready, { origin: task })
   return true
 }
@@ -176,7 +217,11 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
       // The task gets the claim's epoch first: a late worker with that claim is refused.
       const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
       if (!fenced) continue
-      const waiting = await context.store.change(record.id, { op: 'requeue', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
+      const waiting = await context.store.change(
+        record.id,
+        { op: 'requeue', task: id, epoch: hold.epoch, readyAt: now, served: false },
+        now,
+      )
       if (waiting.outcome === 'waiting') swept.unused_claim++
       publishReady(context, record.id, waiting.ready)
     }
@@ -195,7 +240,7 @@ async function archive(context: TaskContext, record: Subscription, swept: Swept)
 }
 
 async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const batch = await context.store.subscriptionsWith(what, after, BATCH)
     yield* batch
     const last = batch.at(-1)

@@ -37,7 +37,8 @@ export function openRepublisher(context: TaskContext, kinds: string[]): Republis
       known = new Map(due.map((subscription) => [subscription, known.get(subscription) ?? { repeat: 0, nextAt: now + FIRST_MS }]))
       const late = due.filter((subscription) => now >= (known.get(subscription)?.nextAt ?? Infinity)).slice(0, READ)
       let published = 0
-      const failed = (subscription: string, err: unknown) => context.log.warn({ event: 'republish_failed', err, subscription }, 'tasks not published again, retrying')
+      const failed = (subscription: string, err: unknown) =>
+        context.log.warn({ event: 'republish_failed', err, subscription }, 'tasks not published again, retrying')
       await sweepEach(late, async (subscription) => (published += await republish(subscription, now)), failed)
       return published
     },

@@ -25,11 +25,15 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const opened = await openInputs(context, task, route, control.signal)
   if (opened.outcome === 'failed') return failedRun(context, task, opened)
   try {
-    const made = await traced('engine run', { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } }, async (span) => {
-      const ran = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
-      if (ran.outcome === 'failed') span.fail(ran.code)
-      return ran
-    })
+    const made = await traced(
+      'engine run',
+      { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
+      async (span) => {
+        const ran = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
+        if (ran.outcome === 'failed') span.fail(ran.code)
+        return ran
+      },
+    )
     if (made.outcome === 'failed') {
       // From reading its inputs, or storing its job.
       if (made.cause instanceof Unavailable) throw made.cause
@@ -53,7 +57,11 @@ function requestOf({ object, verb, input }: Task): EngineRequest {
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
-function failedRun({ log }: EngineContext, { id: taskId, verb }: Task, { code, retryable, cause }: FailedRun & { cause?: unknown }): FailedRun {
+function failedRun(
+  { log }: EngineContext,
+  { id: taskId, verb }: Task,
+  { code, retryable, cause }: FailedRun & { cause?: unknown },
+): FailedRun {
   log.warn({ event: 'engine_failed', taskId, verb, code, retryable, err: cause }, 'engine failed')
   return { outcome: 'failed', code, retryable }
 }

@@ -21,7 +21,11 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
   // The charge is computed from the task, never from the answer of `close`, which a repeated settlement does not get again.
   const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
-  const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch }, clock())
+  const closed = await store.change(
+    task.subscription,
+    { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch },
+    clock(),
+  )
   if (closed.outcome === 'closed') {
     context.moved('capture', task.tenant, charge)
     context.moved('void', task.tenant, task.estimatedCost - charge)

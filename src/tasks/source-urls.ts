@@ -29,7 +29,11 @@ export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: Operat
     if (typeof from !== 'string' || linkedFile(from) !== null) continue
     const field = path.slice(1)
     if (!isDataUrl(from)) refuse(path, refusedUrl(from))
-    else if (field !== 'media_url' && field !== 'mask_url') refuse(path, 'A data: URL is accepted as media_url or mask_url only, because a request has room for one source. Use an http or https address, or the link of a result or an upload.')
+    else if (field !== 'media_url' && field !== 'mask_url')
+      refuse(
+        path,
+        'A data: URL is accepted as media_url or mask_url only, because a request has room for one source. Use an http or https address, or the link of a result or an upload.',
+      )
     else {
       const bytes = dataOf(from)
       if (bytes) checked.uploads.push({ field, bytes })

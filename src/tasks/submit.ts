@@ -21,11 +21,13 @@ export type Submitter = { key: CallerKey; creating: Creating }
  * thrown. Throws `plan_inactive` when there is no record, which could prove no key.
  */
 export async function currentRecord({ store }: Pick<TaskContext, 'store'>, { creating }: Submitter): Promise<Subscription> {
-  const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription }> => {
-    const record = await store.subscription(subscription)
-    if (!record) throw planInactive('PlanNotActive')
-    return record.keysVersion === keysVersion ? { outcome: 'current', record } : { outcome: 'stale', keysVersion: record.keysVersion }
-  })
+  const { record } = await creating(
+    async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription }> => {
+      const record = await store.subscription(subscription)
+      if (!record) throw planInactive('PlanNotActive')
+      return record.keysVersion === keysVersion ? { outcome: 'current', record } : { outcome: 'stale', keysVersion: record.keysVersion }
+    },
+  )
   return record
 }
 
@@ -33,17 +35,30 @@ export async function currentRecord({ store }: Pick<TaskContext, 'store'>, { cre
 const MOVES_MAX = 3
 
 /** Creates the task of a body, or answers the task of its Idempotency-Key; under the key's new plan if the key moved meanwhile. Throws what `quote` and `createTask` throw. */
-export async function submit(context: SubmitContext, submitter: Submitter, body: TaskBody, idempotencyKey: string | null): Promise<Created> {
+export async function submit(
+  context: SubmitContext,
+  submitter: Submitter,
+  body: TaskBody,
+  idempotencyKey: string | null,
+): Promise<Created> {
   for (let moves = 1; ; moves++) {
     try {
-      return await traced('submit task', { within: true }, ({ traceparent }) => submitOnce(context, submitter, body, idempotencyKey, traceparent))
+      return await traced('submit task', { within: true }, ({ traceparent }) =>
+        submitOnce(context, submitter, body, idempotencyKey, traceparent),
+      )
     } catch (error) {
       if (!(error instanceof KeyMoved) || moves === MOVES_MAX) throw error
     }
   }
 }
 
-async function submitOnce(context: SubmitContext, submitter: Submitter, body: TaskBody, idempotencyKey: string | null, traceparent: string | null): Promise<Created> {
+async function submitOnce(
+  context: SubmitContext,
+  submitter: Submitter,
+  body: TaskBody,
+  idempotencyKey: string | null,
+  traceparent: string | null,
+): Promise<Created> {
   const current = await currentRecord(context, submitter)
   const { key, creating } = submitter
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
@@ -72,7 +87,9 @@ async function submitOnce(context: SubmitContext, submitter: Submitter, body: Ta
 
 /** SHA-256 over the body with its members sorted: another spelling of the same body is the same request. */
 function bodyHash(body: unknown): string {
-  return createHash('sha256').update(JSON.stringify(sorted(body))).digest('hex')
+  return createHash('sha256')
+    .update(JSON.stringify(sorted(body)))
+    .digest('hex')
 }
 
 function sorted(value: unknown): unknown {

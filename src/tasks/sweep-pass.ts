@@ -10,7 +10,11 @@ const UNANSWERED_MAX = 3
  * Runs `work` for each item, a few at a time, and `failed` for each that throws. Throws the `Unavailable` of an item when the store is unavailable, the error of `items`, and those
  * of `failed`; items that were not begun are left to the next pass.
  */
-export async function sweepEach<T>(items: Iterable<T> | AsyncIterable<T>, work: (item: T) => Promise<unknown>, failed: (item: T, error: unknown) => unknown): Promise<void> {
+export async function sweepEach<T>(
+  items: Iterable<T> | AsyncIterable<T>,
+  work: (item: T) => Promise<unknown>,
+  failed: (item: T, error: unknown) => unknown,
+): Promise<void> {
   const rest = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]()
   let unanswered = 0
   let isOver = false

@@ -23,7 +23,11 @@ export type TaskContext = {
   linkedFile: (url: string) => string | null
   /** How long results, and sources that were uploaded with their request, are kept. */
   resultMs: number
-  log: { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }
+  log: {
+    info(facts: object, message: string): void
+    warn(facts: object, message: string): void
+    error(facts: object, message: string): void
+  }
 }
 
 /** Longest that a task stays `pending` or `settling` before a sweep handles it. */

@@ -25,24 +25,42 @@ export function taskHistory(task: Task, deliveries: Delivery[], after: number, l
 function* begun(task: Task): Generator<HistoryEvent> {
   const { id: task_id, startedAt } = task
   const kind = task.object === 'generation' ? { kind: task.verb } : { operation: task.verb }
-  yield { sequence: SEQUENCE.created, name: 'task.created', data: { task_id, object: task.object, ...kind, created_at: iso(task.createdAt) } }
-  yield { sequence: SEQUENCE.held, name: 'balance.held', data: { task_id, amount: formatMoney(task.estimatedCost), at: iso(task.createdAt) } }
+  yield {
+    sequence: SEQUENCE.created,
+    name: 'task.created',
+    data: { task_id, object: task.object, ...kind, created_at: iso(task.createdAt) },
+  }
+  yield {
+    sequence: SEQUENCE.held,
+    name: 'balance.held',
+    data: { task_id, amount: formatMoney(task.estimatedCost), at: iso(task.createdAt) },
+  }
   yield { sequence: SEQUENCE.queued, name: 'task.queued', data: { task_id, status: 'queued', at: iso(task.createdAt) } }
   if (startedAt === null) return
   yield { sequence: SEQUENCE.processing, name: 'task.processing', data: { task_id, status: 'processing', at: iso(startedAt) } }
   const progress = Math.min(Math.floor(task.progress), 99)
-  if (progress > 0 && !FINAL.includes(task.state)) yield { sequence: SEQUENCE.progress + progress, name: 'task.progress', data: { task_id, status: 'processing', progress } }
+  if (progress > 0 && !FINAL.includes(task.state))
+    yield { sequence: SEQUENCE.progress + progress, name: 'task.progress', data: { task_id, status: 'processing', progress } }
 }
 
 function* ended(task: Task, link: (result: TaskResult) => string): Generator<HistoryEvent> {
   const { id: task_id, state, endedAt } = task
   if (!FINAL.includes(state) || endedAt === null) return
   const [refund, at] = [task.refundAmount ?? 0, iso(endedAt)]
-  if (state === 'completed') yield { sequence: SEQUENCE.burned, name: 'balance.burned', data: { task_id, amount: formatMoney(task.actualCost ?? 0), at } }
+  if (state === 'completed')
+    yield { sequence: SEQUENCE.burned, name: 'balance.burned', data: { task_id, amount: formatMoney(task.actualCost ?? 0), at } }
   if (refund > 0) yield { sequence: SEQUENCE.returned, name: 'balance.returned', data: { task_id, amount: formatMoney(refund), at } }
-  const canceled = { task_id, status: state, estimated_cost: formatMoney(task.estimatedCost), refund_amount: formatMoney(refund), created_at: iso(task.createdAt), canceled_at: at }
+  const canceled = {
+    task_id,
+    status: state,
+    estimated_cost: formatMoney(task.estimatedCost),
+    refund_amount: formatMoney(refund),
+    created_at: iso(task.createdAt),
+    canceled_at: at,
+  }
   yield { sequence: SEQUENCE.ended, name: `task.${state}`, data: endData(task, link) ?? canceled }
-  if (state === 'failed') yield { sequence: SEQUENCE.refunded, name: 'task.refunded', data: { task_id, refund_amount: formatMoney(refund) } }
+  if (state === 'failed')
+    yield { sequence: SEQUENCE.refunded, name: 'task.refunded', data: { task_id, refund_amount: formatMoney(refund) } }
 }
 
 /** The attempts after those that `after` counts, in the order in which they ended. */
@@ -50,17 +68,32 @@ function attempted(deliveries: Delivery[], after: number): HistoryEvent[] {
   const listed = Math.max(after - ATTEMPTS, 0)
   let [first, refunded] = [Math.floor(listed / FIRST_DELIVERY), listed % FIRST_DELIVERY]
   const isRefund = ({ event }: Delivery) => event === 'task.refunded'
-  const attempts = deliveries.flatMap((delivery) => delivery.attempts.slice(isRefund(delivery) ? refunded : first).map((attempt) => ({ delivery, attempt })))
-  return attempts.sort((a, b) => endOf(a.attempt) - endOf(b.attempt) || a.attempt.number - b.attempt.number).map(({ delivery, attempt }) => {
-    if (isRefund(delivery)) refunded++
-    else first++
-    return { sequence: ATTEMPTS + FIRST_DELIVERY * first + refunded, name: 'delivery.attempted', data: attemptData(delivery, attempt) }
-  })
+  const attempts = deliveries.flatMap((delivery) =>
+    delivery.attempts.slice(isRefund(delivery) ? refunded : first).map((attempt) => ({ delivery, attempt })),
+  )
+  return attempts
+    .sort((a, b) => endOf(a.attempt) - endOf(b.attempt) || a.attempt.number - b.attempt.number)
+    .map(({ delivery, attempt }) => {
+      if (isRefund(delivery)) refunded++
+      else first++
+      return { sequence: ATTEMPTS + FIRST_DELIVERY * first + refunded, name: 'delivery.attempted', data: attemptData(delivery, attempt) }
+    })
 }
 
 function attemptData({ id, taskId, event }: Delivery, attempt: DeliveryAttempt): Record<string, unknown> {
   const { number, durationMs, statusCode, error, responsePrefix, redelivery = false } = attempt
-  return { task_id: taskId, delivery_id: id, event, number, at: iso(attempt.at), duration_ms: durationMs, status_code: statusCode, error, response_prefix: responsePrefix, redelivery }
+  return {
+    task_id: taskId,
+    delivery_id: id,
+    event,
+    number,
+    at: iso(attempt.at),
+    duration_ms: durationMs,
+    status_code: statusCode,
+    error,
+    response_prefix: responsePrefix,
+    redelivery,
+  }
 }
 
 function endOf({ at, durationMs }: DeliveryAttempt): number {

@@ -15,7 +15,9 @@ export function sourceFile(prefix: string, path: string): string {
 /** Stores the uploads of a task, all or none. Throws `Unavailable`. */
 export async function storeUploads(context: UploadContext, task: Uploaded, uploads: readonly Upload[]): Promise<void> {
   const facts = { contentType: 'application/octet-stream', expiresAt: context.clock() + context.resultMs }
-  const stored = await Promise.allSettled(uploads.map(({ field, bytes }) => context.files.put(sourceFile(task.id, `/${field}`), bytes, facts)))
+  const stored = await Promise.allSettled(
+    uploads.map(({ field, bytes }) => context.files.put(sourceFile(task.id, `/${field}`), bytes, facts)),
+  )
   const failed = stored.find((put) => put.status === 'rejected')
   if (!failed) return
   await removeUploads(context, task)
@@ -25,10 +27,19 @@ export async function storeUploads(context: UploadContext, task: Uploaded, uploa
 /** Removes the uploads of a task that has ended or was refused. An upload that cannot be removed now expires. */
 export async function removeUploads(context: UploadContext, { id, input }: Uploaded): Promise<void> {
   const paths = sourcesOf(input as OperationInput).flatMap(({ path, from }) => (typeof from === 'string' ? [] : [path]))
-  await removeFiles(context, paths.map((path) => sourceFile(id, path)))
+  await removeFiles(
+    context,
+    paths.map((path) => sourceFile(id, path)),
+  )
 }
 
 /** Removes source files. A file that cannot be removed now expires. */
 export async function removeFiles({ files, log }: Pick<TaskContext, 'files' | 'log'>, ids: readonly string[]): Promise<void> {
-  await Promise.all(ids.map((file) => files.remove(file).catch((err: unknown) => log.warn({ event: 'source_not_removed', err, file }, 'source file not removed, it expires later'))))
+  await Promise.all(
+    ids.map((file) =>
+      files
+        .remove(file)
+        .catch((err: unknown) => log.warn({ event: 'source_not_removed', err, file }, 'source file not removed, it expires later')),
+    ),
+  )
 }

@@ -1,10 +1,29 @@
 /** Traces by the SDK of OpenTelemetry, exported by OTLP over HTTP. Loaded only where an endpoint is set. */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { ROOT_CONTEXT, SpanKind, SpanStatusCode, diag, DiagLogLevel, trace, TraceFlags, type Span as ApiSpan, type SpanContext } from '@opentelemetry/api'
+import {
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  diag,
+  DiagLogLevel,
+  trace,
+  TraceFlags,
+  type Span as ApiSpan,
+  type SpanContext,
+} from '@opentelemetry/api'
 import { parseTraceParent, TraceState } from '@opentelemetry/core'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
-import { AlwaysOffSampler, AlwaysOnSampler, BatchSpanProcessor, ParentBasedSampler, TraceIdRatioBasedSampler, TracerProvider, type BatchSpanProcessorOptions, type Sampler } from '@opentelemetry/sdk-trace'
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+  type BatchSpanProcessorOptions,
+  type Sampler,
+} from '@opentelemetry/sdk-trace'
 import type { Attributes, Span, Tracer } from './tracing.ts'
 
 const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, producer: SpanKind.PRODUCER, consumer: SpanKind.CONSUMER } as const
@@ -30,7 +49,9 @@ export type OpenTracer = Tracer & { close(): Promise<void> }
 export function openTracer(settings: TracerSettings, resource: Attributes, warn: (problem: string) => void): OpenTracer {
   diag.setLogger(rareWarnings(warn), { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
   const provider = new TracerProvider({
-    resource: defaultResource().merge(resourceFromAttributes(resource as Record<string, string>)).merge(detectResources({ detectors: [envDetector] })),
+    resource: defaultResource()
+      .merge(resourceFromAttributes(resource as Record<string, string>))
+      .merge(detectResources({ detectors: [envDetector] })),
     sampler: samplerOf(settings),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH },
     spanProcessors: [new BatchSpanProcessor({ exporter: new OTLPTraceExporter(), ...settings.batch })],
@@ -75,7 +96,8 @@ export function openTracer(settings: TracerSettings, resource: Attributes, warn:
     },
     current: () => current.getStore() ?? null,
     detached: (work) => current.run(null, work),
-    close: () => Promise.race([provider.shutdown().catch(() => {}), new Promise<void>((resolve) => setTimeout(resolve, SHUTDOWN_MS).unref())]),
+    close: () =>
+      Promise.race([provider.shutdown().catch(() => {}), new Promise<void>((resolve) => setTimeout(resolve, SHUTDOWN_MS).unref())]),
   }
 }
 

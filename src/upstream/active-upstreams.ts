@@ -44,7 +44,10 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       active = next
       all = [...next.values()]
       for (const upstream of removed) drain(upstream)
-      log.info({ event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) }, 'upstreams in use')
+      log.info(
+        { event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) },
+        'upstreams in use',
+      )
     },
     async close() {
       const open = [...active.values(), ...draining]

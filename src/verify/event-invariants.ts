@@ -10,7 +10,7 @@ const PAGE = 200
 export async function* eventLogViolations(store: Store, tenant: string, expected: Set<string>, keptSince: number): AsyncGenerator<string> {
   const missing = new Set(expected)
   let last: { position: number; loggedAt: number } | null = null
-  for (let after = 0, more = true; more; ) {
+  for (let after = 0, more = true; more;) {
     const page = await store.events(tenant, after, 0, PAGE)
     for (const { id, position, loggedAt } of page) {
       missing.delete(id)

@@ -49,7 +49,9 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
 export function* periodViolations(period: MediaPeriod): Generator<string> {
   if (!whole(period.burned)) yield `period ${period.n} burned ${period.burned} micro-units`
   if (period.end <= period.start) yield `period ${period.n} ends before it begins`
-  const counted = Object.values(period.usage).flatMap((day) => Object.values(day)).reduce((sum, { burned }) => sum + burned, 0)
+  const counted = Object.values(period.usage)
+    .flatMap((day) => Object.values(day))
+    .reduce((sum, { burned }) => sum + burned, 0)
   if (counted !== period.burned) yield `period ${period.n} burned ${period.burned} micro-units, its days ${counted}`
 }
 

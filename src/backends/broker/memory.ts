@@ -12,14 +12,16 @@ export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker 
       const { kind } = message
       counted('published', kind, 1)
       // Asynchronous, as between processes: a publisher is never called back before it returns.
-      detached(() => setImmediate(() => {
-        for (const subscriber of subscribers.get(kind) ?? []) {
-          if (subscriber.paused) continue
-          counted('received', kind, 1)
-          // A process that ends loses its messages: it reads the store when it starts.
-          void subscriber.received(message).catch(() => {})
-        }
-      }))
+      detached(() =>
+        setImmediate(() => {
+          for (const subscriber of subscribers.get(kind) ?? []) {
+            if (subscriber.paused) continue
+            counted('received', kind, 1)
+            // A process that ends loses its messages: it reads the store when it starts.
+            void subscriber.received(message).catch(() => {})
+          }
+        }),
+      )
     },
     consume(kind, received) {
       const subscriber = { received, paused: false }

@@ -242,8 +242,16 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
     if (next > reached) control.progress((reached = next))
   }
   try {
-    const answer = await engine.run(request, { ...control, model: route.model, limits: route.max, signal: AbortSignal.any([signal, timeout]), progress })
-    return answer.outcome === 'made' && !isCharged(answer.used) ? notMade('internal', false, unchargeable(route.engine, answer.used)) : answer
+    const answer = await engine.run(request, {
+      ...control,
+      model: route.model,
+      limits: route.max,
+      signal: AbortSignal.any([signal, timeout]),
+      progress,
+    })
+    return answer.outcome === 'made' && !isCharged(answer.used)
+      ? notMade('internal', false, unchargeable(route.engine, answer.used))
+      : answer
   } catch (cause) {
     if (signal.aborted) throw signal.reason
     return timeout.aborted ? notMade('provider_timeout', true, cause) : notMade('internal', true, cause)

@@ -87,7 +87,11 @@ const Max = Type.Object(
       }),
     ),
   },
-  { ...closed, description: 'Limits. A request above them is refused with 400 before anything is held; a source above them fails its task with `input_too_large`.' },
+  {
+    ...closed,
+    description:
+      'Limits. A request above them is refused with 400 before anything is held; a source above them fails its task with `input_too_large`.',
+  },
 )
 const Defaults = Type.Object(
   {
@@ -97,14 +101,18 @@ const Defaults = Type.Object(
         description: `Width and height in pixels: \`${DEFAULT_SIZE['image']}\` when left out, \`${DEFAULT_SIZE['video']}\` for video.`,
       }),
     ),
-    seconds: seconds(`${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`),
+    seconds: seconds(
+      `${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`,
+    ),
   },
   { ...closed, description: 'What a request has that leaves it out.' },
 )
 
 const RouteEntry = Type.Object(
   {
-    kind: Type.Optional(Type.Enum([...KINDS], { description: 'Each kind and operation has one route at most; one without is `not_supported`.' })),
+    kind: Type.Optional(
+      Type.Enum([...KINDS], { description: 'Each kind and operation has one route at most; one without is `not_supported`.' }),
+    ),
     operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'Instead of `kind`.' })),
     engine: name('Name of the engine, from the list above.'),
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Passed to the engine, for those that have several.' })),

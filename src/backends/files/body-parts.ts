@@ -13,7 +13,7 @@ export async function* partsOf(body: FileBody, size: number): AsyncGenerator<Buf
   const part = Buffer.allocUnsafeSlow(size)
   let filled = 0
   for await (const bytes of body) {
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       const taken = Math.min(size - filled, bytes.length - at)
       part.set(bytes.subarray(at, at + taken), filled)
       at += taken

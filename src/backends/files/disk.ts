@@ -186,7 +186,7 @@ function trailer({ contentType, expiresAt, etag }: FileFacts): Buffer {
 
 /** A single write may be partial. */
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at)).bytesWritten
+  for (let at = 0; at < bytes.length;) at += (await handle.write(bytes, at)).bytesWritten
 }
 
 /** Syncs the folder: a rename is durable only after that. */

@@ -61,7 +61,8 @@ async function openCrd(kind: Kind): Promise<Crd> {
 
 /** The same schema with `additionalProperties: false` in every object. */
 function closed(schema: Schema): Schema {
-  const properties = schema.properties && Object.fromEntries(Object.entries(schema.properties).map(([name, property]) => [name, closed(property)]))
+  const properties =
+    schema.properties && Object.fromEntries(Object.entries(schema.properties).map(([name, property]) => [name, closed(property)]))
   return {
     ...schema,
     ...(schema.items && { items: closed(schema.items) }),
@@ -81,8 +82,17 @@ const LABEL: Schema = { type: 'string', maxLength: 63, pattern: FIELD_PATTERNS.l
 const TEXTS: Schema = { type: 'object', additionalProperties: { type: 'string', default: '' } }
 /** Fields of `metadata` that Kubernetes itself writes. */
 const SERVER_FIELDS = [
-  'uid', 'resourceVersion', 'generation', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds',
-  'managedFields', 'ownerReferences', 'finalizers', 'selfLink', 'generateName',
+  'uid',
+  'resourceVersion',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'managedFields',
+  'ownerReferences',
+  'finalizers',
+  'selfLink',
+  'generateName',
 ]
 
 /** Schema of a whole manifest. Fields that Kubernetes writes, as in the output of `kubectl get -o yaml`, are allowed and ignored. */
@@ -153,5 +163,9 @@ export function quoted(value: unknown): string {
 
 /** `/spec/media/prices/0/amount` as `spec.media.prices[0].amount`. */
 function shownAt(pointer: string): string {
-  return pointer.split('/').slice(1).map((part, i) => (/^\d+$/.test(part) ? `[${part}]` : `${i === 0 ? '' : '.'}${part}`)).join('')
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((part, i) => (/^\d+$/.test(part) ? `[${part}]` : `${i === 0 ? '' : '.'}${part}`))
+    .join('')
 }

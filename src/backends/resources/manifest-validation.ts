@@ -34,7 +34,10 @@ export async function openValidator(): Promise<Validator> {
       const kind = kindOf(document)
       if (kind === null) return { outcome: 'refused', ref: null, faults: [{ place: ['kind'], sentence: 'kind: must be Plan or ApiKey' }] }
       const { schema, check, rules } = crds[kind]
-      const copy = asRead(document, schema) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
+      const copy = asRead(document, schema) as {
+        metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>
+        spec: PlanSpec | ApiKeySpec
+      }
       if (!check(copy)) {
         const faults = (check.errors ?? []).slice(0, MAX_FAULTS).map(faultOf)
         return { outcome: 'refused', ref: refOf(kind, copy), faults }

@@ -27,14 +27,18 @@ export function metadataFaults({ labels = {}, annotations = {} }: { labels?: Tex
   // The prefix of an annotation is not case-sensitive.
   for (const key of Object.keys(annotations)) add('annotations', key, key, keyError(key.toLowerCase()))
   if (bytesOf(annotations) > ANNOTATIONS_BYTES_MAX) {
-    faults.push({ place: ['metadata', 'annotations'], sentence: `metadata.annotations: may not be more than ${ANNOTATIONS_BYTES_MAX} bytes` })
+    faults.push({
+      place: ['metadata', 'annotations'],
+      sentence: `metadata.annotations: may not be more than ${ANNOTATIONS_BYTES_MAX} bytes`,
+    })
   }
   return faults
 }
 
 function keyError(key: string): string | null {
   const [name = '', prefix, ...more] = key.split('/').toReversed()
-  if (more.length > 0) return `a valid label key must ${NAME_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`
+  if (more.length > 0)
+    return `a valid label key must ${NAME_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`
   if (prefix === '') return 'prefix part must be non-empty'
   if (prefix !== undefined && !SUBDOMAIN.test(prefix)) return `prefix part ${SUBDOMAIN_WORDS}`
   if (prefix !== undefined && prefix.length > PREFIX_BYTES_MAX) return `prefix part must be no more than ${PREFIX_BYTES_MAX} bytes`

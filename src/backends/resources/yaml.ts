@@ -11,7 +11,11 @@ const SCALARS: ScalarTag[] = [
   { ...BOOLEAN, test: /^([yY]|yes|Yes|YES|on|On|ON)$/, resolve: () => true },
   { ...BOOLEAN, test: /^([nN]|no|No|NO|off|Off|OFF)$/, resolve: () => false },
   { ...NUMBER, test: /^[-+]?0[0-7_]*[0-7]_*$/, resolve: (text) => numberOf(text, (digits) => Number.parseInt(digits, 8)) },
-  { ...NUMBER, test: /^[-+]?0_*([xX]_*[\da-fA-F][\da-fA-F_]*|[oO]_*[0-7][0-7_]*|[bB]_*[01][01_]*)$/, resolve: (text) => numberOf(text, Number) },
+  {
+    ...NUMBER,
+    test: /^[-+]?0_*([xX]_*[\da-fA-F][\da-fA-F_]*|[oO]_*[0-7][0-7_]*|[bB]_*[01][01_]*)$/,
+    resolve: (text) => numberOf(text, Number),
+  },
   { ...NUMBER, test: /^[-+]?\d[\d_]*(\.[\d_]*)?([eE][-+]?[\d_]*\d_*)?$/, resolve: (text) => numberOf(text, Number) },
 ]
 

@@ -129,7 +129,15 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   function queueOf(id: string): Queue {
     const known = queues.get(id)
     if (known) return known
-    const queue: Queue = { id, queued: [], cached: undefined, ahead: undefined, writingSince: Infinity, failures: 0, drained: Promise.resolve() }
+    const queue: Queue = {
+      id,
+      queued: [],
+      cached: undefined,
+      ahead: undefined,
+      writingSince: Infinity,
+      failures: 0,
+      drained: Promise.resolve(),
+    }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -237,7 +245,12 @@ async function refresh(records: VersionedRecords, id: string, cached: Subscripti
 }
 
 /** Replaces `base`, which becomes the record after this attempt. */
-async function write(queue: Queue, { records, healed }: Shared, base: Subscription | null, next: Subscription): Promise<'done' | 'conflict'> {
+async function write(
+  queue: Queue,
+  { records, healed }: Shared,
+  base: Subscription | null,
+  next: Subscription,
+): Promise<'done' | 'conflict'> {
   if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'
   queue.cached = next
   // Only healing takes the time of a record back.

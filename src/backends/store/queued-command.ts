@@ -22,7 +22,12 @@ export type QueuedCommand = {
 type CommandOf<N extends CommandName> = Extract<Command, { op: N }>
 
 /** A command that is answered once it is written. */
-export function changing<N extends CommandName>(id: string, command: CommandOf<N>, now: number, deadline: number): { queued: QueuedCommand; answer: Promise<Answer<N>> } {
+export function changing<N extends CommandName>(
+  id: string,
+  command: CommandOf<N>,
+  now: number,
+  deadline: number,
+): { queued: QueuedCommand; answer: Promise<Answer<N>> } {
   const { promise: answer, resolve, reject } = Promise.withResolvers<Answer<N>>()
   const { apply, outcome } = applying<N>(id, command, now)
   return { answer, queued: { apply, decided: () => {}, written: () => outcome(resolve, reject), fail: reject, deadline } }

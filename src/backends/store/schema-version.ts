@@ -12,5 +12,6 @@ export function refuseNewer(version: number, newest: number, place: string): voi
 /** As `refuseNewer`, and throws for an older schema too: a read-only caller cannot upgrade it. */
 export function refuseOther(version: number, newest: number, place: string): void {
   refuseNewer(version, newest, place)
-  if (version < newest) throw new Error(`The store ${place} has the older schema ${version}: start this Tollgate on it once, which upgrades it.`)
+  if (version < newest)
+    throw new Error(`The store ${place} has the older schema ${version}: start this Tollgate on it once, which upgrades it.`)
 }

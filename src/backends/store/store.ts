@@ -28,94 +28,91 @@ export type Kept = {
   events: LoggedEvent & { position: number }
 }
 
-export type Store = Declarations & TaskStore & {
-  /** The server's time, epoch milliseconds. */
-  clock(): Promise<number>
-  /** Records a heartbeat of a process; `count` rises by one each time. A late heartbeat, with a lower count, changes nothing. */
-  heartbeat(instance: string, count: number): Promise<void>
-  /** Every instance that sent a heartbeat and was not forgotten, with its last count. */
-  heartbeats(): Promise<{ instance: string; count: number }[]>
-  forgetInstance(instance: string): Promise<void>
-  /** Takes or renews a lease until `until`. True if it was free, expired at `now`, or already the owner's. */
-  takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
-  /** Releases the owner's lease early; does nothing when another owner has it. */
-  releaseLease(name: string, owner: string): Promise<void>
+export type Store = Declarations &
+  TaskStore & {
+    /** The server's time, epoch milliseconds. */
+    clock(): Promise<number>
+    /** Records a heartbeat of a process; `count` rises by one each time. A late heartbeat, with a lower count, changes nothing. */
+    heartbeat(instance: string, count: number): Promise<void>
+    /** Every instance that sent a heartbeat and was not forgotten, with its last count. */
+    heartbeats(): Promise<{ instance: string; count: number }[]>
+    forgetInstance(instance: string): Promise<void>
+    /** Takes or renews a lease until `until`. True if it was free, expired at `now`, or already the owner's. */
+    takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
+    /** Releases the owner's lease early; does nothing when another owner has it. */
+    releaseLease(name: string, owner: string): Promise<void>
 
-  /**
-   * Applies one command to the record of a subscription by compare-and-set, together with all queued commands for the record. An answer
-   * that writes nothing is based on a record read after this call. A write with an unknown outcome is retried for a few seconds: a command
-   * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown, and
-   * `Busy` when other processes wrote first all the time; the command may then have taken effect, once. An error thrown by the command
-   * itself goes to its caller alone.
-   */
-  change<N extends CommandName>(
-    id: string,
-    command: Extract<Command, { op: N }>,
-    now: number,
-  ): Promise<Answer<N>>
-  /**
-   * The same, answered as soon as the answer is known: at once where this process alone writes the store, else with the write. An answer
-   * that depends on it may be given to others only once `durable` is fulfilled.
-   */
-  decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
-  subscription(id: string): Promise<Subscription | null>
-  /**
-   * Subscriptions whose record has a Plan resource that was not removed, open reservations, open holds, or ended periods; ordered by id,
-   * with ids above `after`. Each record is read on its own, and may have changed since it was found.
-   */
-  subscriptionsWith(what: 'plan' | 'reservations' | 'holds' | 'past', after: string, limit: number): Promise<Subscription[]>
-  /** Subscriptions of a tenant, also those whose Plan was removed; otherwise as `subscriptionsWith`. */
-  subscriptionsOf(tenant: string, after: string, limit: number): Promise<Subscription[]>
+    /**
+     * Applies one command to the record of a subscription by compare-and-set, together with all queued commands for the record. An answer
+     * that writes nothing is based on a record read after this call. A write with an unknown outcome is retried for a few seconds: a command
+     * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown, and
+     * `Busy` when other processes wrote first all the time; the command may then have taken effect, once. An error thrown by the command
+     * itself goes to its caller alone.
+     */
+    change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>>
+    /**
+     * The same, answered as soon as the answer is known: at once where this process alone writes the store, else with the write. An answer
+     * that depends on it may be given to others only once `durable` is fulfilled.
+     */
+    decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
+    subscription(id: string): Promise<Subscription | null>
+    /**
+     * Subscriptions whose record has a Plan resource that was not removed, open reservations, open holds, or ended periods; ordered by id,
+     * with ids above `after`. Each record is read on its own, and may have changed since it was found.
+     */
+    subscriptionsWith(what: 'plan' | 'reservations' | 'holds' | 'past', after: string, limit: number): Promise<Subscription[]>
+    /** Subscriptions of a tenant, also those whose Plan was removed; otherwise as `subscriptionsWith`. */
+    subscriptionsOf(tenant: string, after: string, limit: number): Promise<Subscription[]>
 
-  /** Stores a new version of a key unless that uid and revision has one; returns the stored one either way. */
-  mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
-  /**
-   * Changes a version of a key and returns it as it is then. `tell` lists the subscriptions to notify: they are added to the key's `tell` in
-   * the same write. A revoked version can only be deleted, and a deleted one stays deleted: a change that would revive it was decided on
-   * stale data, and changes nothing. Null: no such version.
-   */
-  setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null>
-  /**
-   * Removes notified subscriptions from the `tell` of a version. Idempotent; unknown subscriptions and versions are ignored.
-   */
-  told(id: string, subscriptions: string[]): Promise<void>
-  /** Sets `lastUsedAt` of versions, by their ids, where it is earlier than `at`. Idempotent; unknown versions are ignored. */
-  keysUsed(uses: { id: string; at: number }[]): Promise<void>
-  /** Versions with subscriptions still to notify: their `tell` is not empty. */
-  keysToTell(limit: number): Promise<KeyVersion[]>
-  /** By the SHA-256 of the key, lower-case hex; in any state (`src/domain/api-keys.ts` decides whether it is valid). */
-  findKey(hash: string): Promise<KeyVersion | null>
-  /** All versions of one ApiKey by its uid, newest revision first. */
-  keyVersions(keyId: string): Promise<KeyVersion[]>
-  /** Versions that are not deleted, ordered by id, with ids above `after`. */
-  keysAlive(after: string, limit: number): Promise<KeyVersion[]>
-  /** All versions of the keys that belong to a subscription and are not deleted. */
-  keysOf(subscription: string): Promise<KeyVersion[]>
-  /** Erases the sealed keys of versions whose `endedAt` is before `before` and whose `tell` is empty; the versions stay. Returns how many had one. */
-  forgetSealed(before: number, limit: number): Promise<number>
+    /** Stores a new version of a key unless that uid and revision has one; returns the stored one either way. */
+    mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
+    /**
+     * Changes a version of a key and returns it as it is then. `tell` lists the subscriptions to notify: they are added to the key's `tell` in
+     * the same write. A revoked version can only be deleted, and a deleted one stays deleted: a change that would revive it was decided on
+     * stale data, and changes nothing. Null: no such version.
+     */
+    setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null>
+    /**
+     * Removes notified subscriptions from the `tell` of a version. Idempotent; unknown subscriptions and versions are ignored.
+     */
+    told(id: string, subscriptions: string[]): Promise<void>
+    /** Sets `lastUsedAt` of versions, by their ids, where it is earlier than `at`. Idempotent; unknown versions are ignored. */
+    keysUsed(uses: { id: string; at: number }[]): Promise<void>
+    /** Versions with subscriptions still to notify: their `tell` is not empty. */
+    keysToTell(limit: number): Promise<KeyVersion[]>
+    /** By the SHA-256 of the key, lower-case hex; in any state (`src/domain/api-keys.ts` decides whether it is valid). */
+    findKey(hash: string): Promise<KeyVersion | null>
+    /** All versions of one ApiKey by its uid, newest revision first. */
+    keyVersions(keyId: string): Promise<KeyVersion[]>
+    /** Versions that are not deleted, ordered by id, with ids above `after`. */
+    keysAlive(after: string, limit: number): Promise<KeyVersion[]>
+    /** All versions of the keys that belong to a subscription and are not deleted. */
+    keysOf(subscription: string): Promise<KeyVersion[]>
+    /** Erases the sealed keys of versions whose `endedAt` is before `before` and whose `tell` is empty; the versions stay. Returns how many had one. */
+    forgetSealed(before: number, limit: number): Promise<number>
 
-  /** Stores a session of the dashboard, unless one has its id, and removes those that have expired at `now`. */
-  openSession(session: Session, now: number): Promise<void>
-  /** By the hash of its cookie; it may have expired. */
-  session(id: string): Promise<Session | null>
-  /** Sets the tenant that the person acts for, and returns the session as it is then. Null: it has ended. */
-  switchTenant(id: string, tenant: string): Promise<Session | null>
-  /** Idempotent. */
-  endSession(id: string): Promise<void>
-  /** True for the first use of a value, by its hash, and false until `until` for any other, over all processes. */
-  useOnce(hash: string, until: number, now: number): Promise<boolean>
+    /** Stores a session of the dashboard, unless one has its id, and removes those that have expired at `now`. */
+    openSession(session: Session, now: number): Promise<void>
+    /** By the hash of its cookie; it may have expired. */
+    session(id: string): Promise<Session | null>
+    /** Sets the tenant that the person acts for, and returns the session as it is then. Null: it has ended. */
+    switchTenant(id: string, tenant: string): Promise<Session | null>
+    /** Idempotent. */
+    endSession(id: string): Promise<void>
+    /** True for the first use of a value, by its hash, and false until `until` for any other, over all processes. */
+    useOnce(hash: string, until: number, now: number): Promise<boolean>
 
-  /**
-   * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
-   * `next` of the part before (null: the first). `next` is null at the end.
-   */
-  scan<K extends keyof Kept>(what: K, after: string | null, limit: number): Promise<{ found: Kept[K][]; next: string | null }>
+    /**
+     * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
+     * `next` of the part before (null: the first). `next` is null at the end.
+     */
+    scan<K extends keyof Kept>(what: K, after: string | null, limit: number): Promise<{ found: Kept[K][]; next: string | null }>
 
-  /**
-   * Completes verbs that are in progress, as far as the store is reachable; from then on every verb throws `Unavailable`. Idempotent.
-   */
-  close(): Promise<void>
-}
+    /**
+     * Completes verbs that are in progress, as far as the store is reachable; from then on every verb throws `Unavailable`. Idempotent.
+     */
+    close(): Promise<void>
+  }
 
 /** The ids of a tenant's subscriptions lie between these two. */
 export function idsOf(tenant: string): [first: string, last: string] {

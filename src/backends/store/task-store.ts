@@ -1,7 +1,18 @@
 /** Store verbs for tasks, webhook deliveries and ended media periods. */
 import type { Redelivery } from '../../domain/redelivery.ts'
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
-import type { Delivery, DeliveryAttempt, LoggedEvent, ReplayPosition, ReplayRange, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
+import type {
+  Delivery,
+  DeliveryAttempt,
+  LoggedEvent,
+  ReplayPosition,
+  ReplayRange,
+  Task,
+  TaskFacts,
+  TaskFilter,
+  TaskGuard,
+  TaskState,
+} from '../../domain/task.ts'
 
 /** Longer than any write can be late: the position of a removed event is free for a write that was sent before its position was taken. */
 export const LATE_WRITE_MS = 24 * 3_600_000
@@ -104,5 +115,11 @@ export type TaskStore = {
    * Examines up to `limit` deliveries of a range, oldest first, after the position, and makes due those that the same rule allows. `count`: how
    * many became due. `next`: where the next call goes on; null at the end of the range.
    */
-  replay(tenant: string, range: ReplayRange, after: ReplayPosition | null, now: number, limit: number): Promise<{ count: number; next: ReplayPosition | null }>
+  replay(
+    tenant: string,
+    range: ReplayRange,
+    after: ReplayPosition | null,
+    now: number,
+    limit: number,
+  ): Promise<{ count: number; next: ReplayPosition | null }>
 }

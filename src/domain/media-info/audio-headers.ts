@@ -5,7 +5,7 @@ import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 export function wavHeader(bytes: Uint8Array, totalBytes: number | null): Header {
   const view = viewOf(bytes)
   let bytesPerSecond = 0
-  for (let at = 12; at + 8 <= bytes.length; ) {
+  for (let at = 12; at + 8 <= bytes.length;) {
     const size = view.getUint32(at + 4, true)
     const type = textAt(bytes, at, 4)
     if (type === 'fmt ' && at + 20 <= bytes.length) bytesPerSecond = view.getUint32(at + 16, true)

@@ -65,7 +65,8 @@ function scan({ at, bytes }: Piece, from: number, known: number): Header {
     }
     // The picture begins, or the file ends.
     if (marker === 0xda || marker === 0xd9) return { ...NOTHING, orientation }
-    if (marker === 0xe1 && textAt(bytes, next + 4, 6) === 'Exif\0\0') orientation = exifOrientation(bytes.subarray(next + 10, next + 2 + view.getUint16(next + 2)))
+    if (marker === 0xe1 && textAt(bytes, next + 4, 6) === 'Exif\0\0')
+      orientation = exifOrientation(bytes.subarray(next + 10, next + 2 + view.getUint16(next + 2)))
     next += 2 + view.getUint16(next + 2)
   }
   return { ...NOTHING, orientation, continuesAt: at + next }

@@ -77,7 +77,8 @@ function lengthAt(box: Uint8Array, at: number): number | null {
   return length === 0n || length === (wide ? 0xffff_ffff_ffff_ffffn : 0xffff_ffffn) ? null : Number(length)
 }
 
-const inMs = (length: number | null, timescale: number): number | null => (length === null || timescale === 0 ? null : Math.round((length / timescale) * 1000))
+const inMs = (length: number | null, timescale: number): number | null =>
+  length === null || timescale === 0 ? null : Math.round((length / timescale) * 1000)
 
 /** The size of a track as it is presented (8.3.2): 16.16, turned by its matrix. */
 function sizeOf(tkhd: Uint8Array): { width: number; height: number } | null {

@@ -18,10 +18,17 @@ export function wantedRevision({ key, versions }: GatheredKey): number {
  * The change that a version needs, or null. `own` is why the key is not active, or null. `notify` names the subscriptions to notify: only active versions are
  * cached, so only a change of one concerns them; a version past its overlap is refused by the time stored in it.
  */
-export function changeOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): { change: KeyChange; notify: string[] } | null {
+export function changeOf(
+  version: KeyVersion,
+  facts: GatheredKey,
+  own: Reason | null,
+  now: number,
+): { change: KeyChange; notify: string[] } | null {
   if (version.state === 'revoked' || version.state === 'deleted') return null
   const wanted = wantedVersion(version, facts, own, now)
-  const change = Object.fromEntries(Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(version[field as keyof KeyChange], value)))
+  const change = Object.fromEntries(
+    Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(version[field as keyof KeyChange], value)),
+  )
   if (Object.keys(change).length === 0) return null
   const isOver = version.overlapUntil !== null && now >= version.overlapUntil
   const notify = version.state === 'active' && !isOver ? [...new Set([version.subscription, wanted.subscription])] : []
@@ -79,7 +86,13 @@ function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {
   return newest !== undefined && version.revision < newest.revision
 }
 
-function stateOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, overlapUntil: number | null, now: number): KeyVersion['state'] {
+function stateOf(
+  version: KeyVersion,
+  facts: GatheredKey,
+  own: Reason | null,
+  overlapUntil: number | null,
+  now: number,
+): KeyVersion['state'] {
   if (own === 'KeyRevoked') return 'revoked'
   const wasNeverUsed = version.state === 'pending' && version.revision < wantedRevision(facts)
   if (wasNeverUsed || (overlapUntil !== null && now >= overlapUntil && isReplaced(version, facts))) return 'deleted'

@@ -19,11 +19,21 @@ export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): {
   const { secretName } = key.spec
   const status: ApiKeyStatus = {
     observedGeneration: generation,
-    ...(inUse && { keyID: inUse.id, keyPrefix: inUse.prefix, rotationRevision: inUse.revision, issuedTime: new Date(inUse.issuedAt).toISOString() }),
+    ...(inUse && {
+      keyID: inUse.id,
+      keyPrefix: inUse.prefix,
+      rotationRevision: inUse.revision,
+      issuedTime: new Date(inUse.issuedAt).toISOString(),
+    }),
     ...(verdicts.isSynced && secretName !== undefined && { secretRef: { name: secretName } }),
     conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], generation, now),
   }
-  const times = [expiryOf(key), record?.activeFrom, record?.activeUntil, ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil])]
+  const times = [
+    expiryOf(key),
+    record?.activeFrom,
+    record?.activeUntil,
+    ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil]),
+  ]
   return { status, requeueAt: nextTime([...times, obstacle && now + OBSTACLE_RETRY_MS], now) }
 }
 
@@ -46,7 +56,9 @@ function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: 
 }
 
 function condition(type: string, problem: Problem | null, reason: Reason, message?: string): Finding {
-  return problem === null ? { type, status: 'True', reason, ...(message !== undefined && { message }) } : { type, status: 'False', ...problem }
+  return problem === null
+    ? { type, status: 'True', reason, ...(message !== undefined && { message }) }
+    : { type, status: 'False', ...problem }
 }
 
 function isOverlapping(version: KeyVersion, now: number): boolean {

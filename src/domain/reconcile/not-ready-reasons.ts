@@ -70,7 +70,8 @@ export function planNotActiveReason(plan: PlanResource | null, record: Subscript
   if (!plan) return 'PlanNotFound'
   if (isOtherProduct(plan, record)) return 'ProductChanged'
   const { uid, generation } = plan.metadata
-  const isApplied = record?.plan && (record.plan.uid === uid ? record.plan.generation >= generation : record.plan.createdAt > createdAt(plan))
+  const isApplied =
+    record?.plan && (record.plan.uid === uid ? record.plan.generation >= generation : record.plan.createdAt > createdAt(plan))
   return isApplied ? inactiveReason(record, now) : 'waiting'
 }
 
@@ -93,7 +94,8 @@ type KeyFacts = { key: ApiKeyResource; plan: PlanResource | null; versions: KeyV
 export function keyNotActiveReason({ key, plan, versions, isAdmitted }: KeyFacts, now: number): Reason | null {
   const { spec } = key
   const newest = versions[0]
-  const isEnded = newest !== undefined && newest.revision >= spec.rotationRevision && (newest.state === 'revoked' || newest.state === 'deleted')
+  const isEnded =
+    newest !== undefined && newest.revision >= spec.rotationRevision && (newest.state === 'revoked' || newest.state === 'deleted')
   if (spec.state === 'Revoked' || isEnded) return 'KeyRevoked'
   if (isExpired(key, now)) return 'KeyExpired'
   // A version that was never in use has no fixed product yet.

@@ -47,9 +47,7 @@ export type KeyStep =
 
 /** `waiting`: the plan is not applied yet, and its pass enqueues the key again. `steady`: nothing is left to do but to write the status. */
 export type KeyDecision =
-  | { outcome: 'next'; next: KeyStep }
-  | { outcome: 'waiting' }
-  | { outcome: 'steady'; status: ApiKeyStatus; requeueAt: number | null }
+  { outcome: 'next'; next: KeyStep } | { outcome: 'waiting' } | { outcome: 'steady'; status: ApiKeyStatus; requeueAt: number | null }
 
 /**
  * Order of issuing: pending in the store, Secret, active, status. Order of ending: unusable in the store, Secret removed. The function continues from the
@@ -84,7 +82,8 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   if (isRefused) return steady()
 
   if (isUsable && !current) return next({ step: 'mint', revision })
-  if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null) return next({ step: 'putSecret', name: secretName, version: current })
+  if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null)
+    return next({ step: 'putSecret', name: secretName, version: current })
   if (isUsable && current?.state === 'pending' && (isSynced || secretName === undefined)) {
     return next({ step: 'set', id: current.id, change: { state: 'active' }, notify: [] })
   }

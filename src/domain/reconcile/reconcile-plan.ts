@@ -79,10 +79,12 @@ function steady(facts: GatheredPlan, plan: PlanResource, now: number): PlanDecis
   const { record, status } = facts
   const { generation } = plan.metadata
   const reason = isOtherProduct(plan, record) ? 'ProductChanged' : facts.answer === 'older' ? 'PlanSuperseded' : inactiveReason(record, now)
-  const ready: Finding = reason === null ? { type: 'Ready', status: 'True', reason: 'PlanActive' } : { type: 'Ready', status: 'False', reason }
+  const ready: Finding =
+    reason === null ? { type: 'Ready', status: 'True', reason: 'PlanActive' } : { type: 'Ready', status: 'False', reason }
   if (reason === 'PlanNotAllowed' && record?.verdict) ready.message = record.verdict
   const periodEnd = reason === null ? periodEndOf(record, now) : null
-  const { usage, lookAt } = record && reason !== 'ProductChanged' ? planUsage(record, status?.usage ?? null, now) : { usage: null, lookAt: null }
+  const { usage, lookAt } =
+    record && reason !== 'ProductChanged' ? planUsage(record, status?.usage ?? null, now) : { usage: null, lookAt: null }
   return {
     next: null,
     status: {

@@ -24,7 +24,12 @@ export function storeUnavailable<S extends Status>(before: S | null, empty: S, t
   const isFirst = !before || before.conditions.some(({ type, status }) => type === 'Ready' && status === 'Unknown')
   const findings = types.map((type): Finding => ({ type, status: isFirst ? 'Unknown' : 'False', reason: 'StoreUnavailable' }))
   if (isFirst) return { ...empty, conditions: conditionsOf(findings, before?.conditions ?? [], generation, now) }
-  const ready = conditionsOf(findings.filter(({ type }) => type === 'Ready'), before.conditions, generation, now)
+  const ready = conditionsOf(
+    findings.filter(({ type }) => type === 'Ready'),
+    before.conditions,
+    generation,
+    now,
+  )
   return { ...before, conditions: before.conditions.map((condition) => ready.find(({ type }) => type === condition.type) ?? condition) }
 }
 

@@ -108,7 +108,15 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
   const keys = Object.fromEntries(Object.entries(account.keys).map(([id, one]) => [id, { ...one, week: Math.min(one.week, n) }]))
   if (used > weekly.used) keys[''] = { week: n, used: used - weekly.used }
   const reservations = Object.entries(account.reservations).map(([id, one]) => {
-    return [id, { ...one, session: one.session === session?.start && start !== null ? start : one.session, week: Math.min(one.week, n), at: shift(one.at) }]
+    return [
+      id,
+      {
+        ...one,
+        session: one.session === session?.start && start !== null ? start : one.session,
+        week: Math.min(one.week, n),
+        at: shift(one.at),
+      },
+    ]
   })
   return {
     ...account,

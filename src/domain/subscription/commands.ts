@@ -21,7 +21,9 @@ export type Stale = { outcome: 'stale'; keysVersion: number }
  * Runs a creating command with the caller's subscription and key facts. On `stale`, the key is read again and the command repeated.
  * Throws the failure of the access table when the key is no longer valid.
  */
-export type Creating = <A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>) => Promise<Exclude<A, Stale>>
+export type Creating = <A extends { outcome: string }>(
+  run: (subscription: string, facts: KeyFacts) => Promise<A>,
+) => Promise<Exclude<A, Stale>>
 
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
 /** Tasks that may be claimed after the change; absent without one. */

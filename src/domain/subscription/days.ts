@@ -15,7 +15,11 @@ export function dayOf(time: number): string {
 
 /** The newest 35 days, in their order. */
 export function newestDays<T>(days: Record<string, T>): Record<string, T> {
-  return Object.fromEntries(Object.entries(days).sort(([a], [b]) => (a < b ? -1 : 1)).slice(-USAGE_DAYS))
+  return Object.fromEntries(
+    Object.entries(days)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .slice(-USAGE_DAYS),
+  )
 }
 
 /** Counters of a day by name; one that is absent is 0. */

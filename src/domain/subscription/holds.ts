@@ -42,7 +42,12 @@ export function holdsFrom(entries: Iterable<readonly [string, Hold]>): Holds {
   const chunks: Chunk[] = []
   for (let from = 0; from < sorted.length; from += CHUNK_MAX) {
     const part = sorted.slice(from, from + CHUNK_MAX)
-    chunks.push(chunkOf(part.map(([id]) => id), part.map(([, hold]) => hold)))
+    chunks.push(
+      chunkOf(
+        part.map(([id]) => id),
+        part.map(([, hold]) => hold),
+      ),
+    )
   }
   return holdsOfChunks(chunks)
 }
@@ -100,7 +105,12 @@ export function withoutHold(holds: Holds, id: string): Holds {
   const at = chunkAt(holds.chunks, id)
   const chunk = holds.chunks[at] ?? NO_CHUNK
   const n = chunk.ids.indexOf(id)
-  return n < 0 ? holds : { ...summed(holds, id, chunk.holds[n], undefined), chunks: shrunk(holds.chunks, at, chunk.ids.toSpliced(n, 1), chunk.holds.toSpliced(n, 1)) }
+  return n < 0
+    ? holds
+    : {
+        ...summed(holds, id, chunk.holds[n], undefined),
+        chunks: shrunk(holds.chunks, at, chunk.ids.toSpliced(n, 1), chunk.holds.toSpliced(n, 1)),
+      }
 }
 
 /** The earliest waiting hold per kind. */
@@ -181,7 +191,12 @@ function shrunk(chunks: readonly Chunk[], at: number, ids: readonly string[], ho
 
 /** The sums after the hold of `id` changed. */
 function summed(holds: Holds, id: string, before: Hold | undefined, after: Hold | undefined): Omit<Holds, 'chunks'> {
-  const next = { count: holds.count + (after ? 1 : 0) - (before ? 1 : 0), periods: new Map(holds.periods), keys: new Map(holds.keys), running: holds.running }
+  const next = {
+    count: holds.count + (after ? 1 : 0) - (before ? 1 : 0),
+    periods: new Map(holds.periods),
+    keys: new Map(holds.keys),
+    running: holds.running,
+  }
   if (before) count(next, before, -1)
   if (after) count(next, after, 1)
   if ((before?.run ?? null) === null && (after?.run ?? null) === null) return next
@@ -191,7 +206,11 @@ function summed(holds: Holds, id: string, before: Hold | undefined, after: Hold 
   return { ...next, running }
 }
 
-function count({ periods, keys }: { periods: Map<number, Sum>; keys: Map<string, Sum> }, { period, keyId, amount }: Hold, sign: 1 | -1): void {
+function count(
+  { periods, keys }: { periods: Map<number, Sum>; keys: Map<string, Sum> },
+  { period, keyId, amount }: Hold,
+  sign: 1 | -1,
+): void {
   add(periods, period, sign, amount)
   add(keys, sumKey(period, keyId), sign, amount)
 }

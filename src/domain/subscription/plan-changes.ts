@@ -41,7 +41,12 @@ function isOlder(incoming: In<'applyPlan'>['plan'], stored: NonNullable<Subscrip
 
 /** Whether what is in use under one plan may be above the limits of the next. */
 function lowers(from: Terms, to: Terms): boolean {
-  const limitsOf = ({ media, coding }: Terms) => [media?.allowance, media?.maxConcurrentTasks, media?.maxQueuedTasks, coding?.maxConcurrentRequests]
+  const limitsOf = ({ media, coding }: Terms) => [
+    media?.allowance,
+    media?.maxConcurrentTasks,
+    media?.maxQueuedTasks,
+    coding?.maxConcurrentRequests,
+  ]
   const after = limitsOf(to)
   return limitsOf(from).some((limit, n) => (after[n] ?? Infinity) < (limit ?? 0))
 }

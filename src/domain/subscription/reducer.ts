@@ -17,12 +17,7 @@ type Input<N extends CommandName> = Extract<Command, { op: N }>
  * Applies one command to the record of subscription `id` (null: there is none yet). The same record object in the result means that nothing
  * has to be written. Time inside the record never goes back: an older `now` counts as the record's own.
  */
-export function reduce<N extends CommandName>(
-  record: Subscription | null,
-  command: Input<N>,
-  now: number,
-  id: string,
-): Step<Answer<N>>
+export function reduce<N extends CommandName>(record: Subscription | null, command: Input<N>, now: number, id: string): Step<Answer<N>>
 export function reduce(record: Subscription | null, command: Command, now: number, id: string): Step<Answer<CommandName>> {
   const at = Math.max(now, record?.at ?? 0)
   const step = dispatch(record, command, at, id)

@@ -12,7 +12,13 @@ import type { CodingAccount, Subscription } from './subscription.ts'
 /** Why admission refuses a request of a valid key: the code of its error. */
 export type RefusalReason = Extract<
   FailureCode,
-  'plan_inactive' | 'rate_limited' | 'session_limit_reached' | 'weekly_limit_reached' | 'key_limit_reached' | 'concurrency_limit' | 'window_reserved'
+  | 'plan_inactive'
+  | 'rate_limited'
+  | 'session_limit_reached'
+  | 'weekly_limit_reached'
+  | 'key_limit_reached'
+  | 'concurrency_limit'
+  | 'window_reserved'
 >
 
 /** Refused requests by reason. */
@@ -24,7 +30,11 @@ const COUNTS = 16
 const MAX_KEYS = 200
 
 /** Adds the counts of one gateway to the day and the week of `now`. */
-export function countRefusals(record: Subscription | null, input: Extract<Command, { op: 'countRefusals' }>, now: number): Step<Answer<'countRefusals'>> {
+export function countRefusals(
+  record: Subscription | null,
+  input: Extract<Command, { op: 'countRefusals' }>,
+  now: number,
+): Step<Answer<'countRefusals'>> {
   if (!record?.coding) return { record, answer: { outcome: 'none' } }
   const account = roll(record.coding, now)
   const { days, counts } = account.refusals ?? { days: {}, counts: [] }
@@ -33,7 +43,10 @@ export function countRefusals(record: Subscription | null, input: Extract<Comman
   const next: CodingAccount = {
     ...account,
     keys: withRefusals(account, input.keys),
-    refusals: { days: newestDays({ ...days, [day]: addUp<RefusedDay>(days[day] ?? {}, input.reasons) }), counts: [...counts, input.id].slice(-COUNTS) },
+    refusals: {
+      days: newestDays({ ...days, [day]: addUp<RefusedDay>(days[day] ?? {}, input.reasons) }),
+      counts: [...counts, input.id].slice(-COUNTS),
+    },
   }
   return { record: { ...record, coding: next }, answer: { outcome: 'counted' } }
 }

@@ -2,7 +2,9 @@
 import { entriesOf, holdsFrom } from './holds.ts'
 import type { Hold, MediaAccount, Subscription } from './subscription.ts'
 
-export type StoredSubscription = Omit<Subscription, 'media'> & { media: (Omit<MediaAccount, 'holds'> & { holds: Record<string, Hold> }) | null }
+export type StoredSubscription = Omit<Subscription, 'media'> & {
+  media: (Omit<MediaAccount, 'holds'> & { holds: Record<string, Hold> }) | null
+}
 
 /** The record to store. */
 export function toStoredRecord(record: Subscription): StoredSubscription {

@@ -33,7 +33,16 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
   // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
   const epoch = record.version
-  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: AT_ONCE, at: now }
+  const taken: Hold = {
+    period: account.period.n,
+    amount: input.amount,
+    kind: input.kind,
+    keyId: input.keyId,
+    epoch,
+    run: null,
+    readyAt: AT_ONCE,
+    at: now,
+  }
   const next = { ...account, holds: withHold(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now - UNSERVED_MS }
   const held = withAccount({ ...record, rate: rate.rate }, next)
   return { record: held, answer: { outcome: 'held', record: held } }
@@ -94,8 +103,12 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
 /** Drops an archived period from the record once it has no open hold. */
 export function archived(record: Subscription | null, input: In<'archived'>): Step<Answer<'archived'>> {
   const account = record?.media
-  if (!record || !account || account.holds.periods.has(input.n) || !account.past.some(({ n }) => n === input.n)) return { record, answer: { outcome: 'none' } }
-  return { record: withAccount(record, { ...account, past: account.past.filter(({ n }) => n !== input.n) }), answer: { outcome: 'archived' } }
+  if (!record || !account || account.holds.periods.has(input.n) || !account.past.some(({ n }) => n === input.n))
+    return { record, answer: { outcome: 'none' } }
+  return {
+    record: withAccount(record, { ...account, past: account.past.filter(({ n }) => n !== input.n) }),
+    answer: { outcome: 'archived' },
+  }
 }
 
 function rolled(record: Subscription, now: number): MediaAccount | null {

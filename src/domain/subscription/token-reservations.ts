@@ -16,7 +16,8 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
     return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
   }
   const reason = inactiveReason(record, now)
-  if (reason || !record?.coding || !record.terms.coding) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
+  if (reason || !record?.coding || !record.terms.coding)
+    return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
   const account = roll(record.coding, now)
   const terms = record.terms.coding
   const known = account.reservations[input.id]
@@ -150,14 +151,21 @@ export function expire(record: Subscription | null, input: In<'expire'>, now: nu
 }
 
 /** Removes reservations and adds their charges to the session, week and keys that admitted them, if those windows still run. */
-function charge(account: CodingAccount, settled: Record<string, Reservation>, chargeFor: (reservation: Reservation) => number): CodingAccount {
+function charge(
+  account: CodingAccount,
+  settled: Record<string, Reservation>,
+  chargeFor: (reservation: Reservation) => number,
+): CodingAccount {
   let { session, weekly, keys } = account
   for (const reservation of Object.values(settled)) {
     const tokens = chargeFor(reservation)
     if (session && session.start === reservation.session) session = { ...session, used: session.used + tokens }
     if (weekly.n !== reservation.week || tokens === 0) continue
     weekly = { ...weekly, used: weekly.used + tokens }
-    keys = { ...keys, [reservation.keyId]: { ...keys[reservation.keyId], week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
+    keys = {
+      ...keys,
+      [reservation.keyId]: { ...keys[reservation.keyId], week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens },
+    }
   }
   return { ...account, session, weekly, keys, reservations: without(account.reservations, Object.keys(settled)) }
 }

@@ -33,7 +33,9 @@ function functionsOf({ tools = [] }: ResponsesBody): { name: string; members: { 
   return tools.flatMap(({ type, name, tools: inner = [] }) => {
     if (!name) return []
     if (type === 'function') return [{ name, members: { name } }]
-    return type === 'namespace' ? functionsOf({ tools: inner }).map((one) => ({ name: `${name}__${one.name}`, members: { name: one.name, namespace: name } })) : []
+    return type === 'namespace'
+      ? functionsOf({ tools: inner }).map((one) => ({ name: `${name}__${one.name}`, members: { name: one.name, namespace: name } }))
+      : []
   })
 }
 
@@ -41,7 +43,15 @@ type Status = 'in_progress' | 'completed' | 'incomplete'
 
 function outputItem(body: ResponsesBody, answer: EchoAnswer, id: string, status: Status, text: string): object {
   const { call } = answer
-  if (call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, ...functionsOf(body).find(({ name }) => name === call.name)?.members, arguments: text }
+  if (call)
+    return {
+      id: `fc_${id}`,
+      type: 'function_call',
+      status,
+      call_id: `call_${id}`,
+      ...functionsOf(body).find(({ name }) => name === call.name)?.members,
+      arguments: text,
+    }
   return { id: `msg_${id}`, type: 'message', status, role: 'assistant', content: status === 'in_progress' ? [] : [part(text)] }
 }
 
@@ -98,7 +108,10 @@ export function* responsesEvents(body: ResponsesBody, head: AnswerHead): Generat
   yield event('response.in_progress', { response: response(body, answer, head, 'in_progress') })
   yield event('response.output_item.added', { output_index: 0, item: outputItem(body, answer, head.id, 'in_progress', '') })
   yield* answer.call ? callEvents(answer, head.id, event) : textEvents(answer, head.id, event)
-  yield event('response.output_item.done', { output_index: 0, item: outputItem(body, answer, head.id, finalStatus(answer), answer.pieces.join('')) })
+  yield event('response.output_item.done', {
+    output_index: 0,
+    item: outputItem(body, answer, head.id, finalStatus(answer), answer.pieces.join('')),
+  })
   yield event(`response.${finalStatus(answer)}`, { response: response(body, answer, head, finalStatus(answer)) })
 }
 

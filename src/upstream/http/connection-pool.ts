@@ -34,10 +34,17 @@ export type Upstream = {
 /** Opens the pool of one upstream. `baseUrl` and `apiKey` are arguments because the built-in echo gets both when it starts. */
 export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey: string | null): Upstream {
   const url = new URL(baseUrl)
-  const options = { allowH2: false, keepAliveTimeout: 30_000, headersTimeout: 0, bodyTimeout: 0, connect: connector(settings.timeouts.connectMs) }
+  const options = {
+    allowH2: false,
+    keepAliveTimeout: 30_000,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: connector(settings.timeouts.connectMs),
+  }
   const pool = new Pool(url.origin, { ...options, pipelining: 1 })
   const unpooled = new Pool(url.origin, { ...options, pipelining: 0 })
-  const both = async (end: (one: Pool) => Promise<void>) => void (await Promise.all([pool, unpooled].map((one) => end(one).catch(() => {}))))
+  const both = async (end: (one: Pool) => Promise<void>) =>
+    void (await Promise.all([pool, unpooled].map((one) => end(one).catch(() => {}))))
   return {
     settings,
     breaker: openBreaker(settings.breaker),

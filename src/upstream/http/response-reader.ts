@@ -25,7 +25,13 @@ const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
 /** Chooses the reader by status, content type and what the call expects. A failure rejects the attempt with an `AttemptError`, or with the failure of the request that the upstream reported. */
-export function readerFor(status: number, headers: Headers, call: UpstreamCall, control: AttemptControl, templates: TemplateSets): ResponseReader {
+export function readerFor(
+  status: number,
+  headers: Headers,
+  call: UpstreamCall,
+  control: AttemptControl,
+  templates: TemplateSets,
+): ResponseReader {
   const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
   if (encoding !== 'identity') return rejecting(control, new AttemptError(`content encoding ${encoding}`, status))
   if (status !== 200)
@@ -35,7 +41,8 @@ export function readerFor(status: number, headers: Headers, call: UpstreamCall, 
           new AttemptError(`status ${status}`, status, bytes.toString('utf8', 0, 1000), retryAfterMs(headers)),
       ),
     )
-  if (!call.stream) return bodyReader(MAX_JSON_BYTES, control, (bytes) => control.resolve({ kind: 'json', answer: jsonAnswer(bytes, call) }))
+  if (!call.stream)
+    return bodyReader(MAX_JSON_BYTES, control, (bytes) => control.resolve({ kind: 'json', answer: jsonAnswer(bytes, call) }))
   const type = String(headers['content-type'] ?? '').toLowerCase()
   if (type === '' || type.startsWith('text/event-stream')) return streamReader(call.openRewriter(templates), control)
   return bodyReader(MAX_ERROR_BYTES, control, (bytes) =>

@@ -57,7 +57,9 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
     const phase = stream.phase()
     if (!resolved && phase.name === 'broken')
       return control.reject(
-        phase.failure.status < 500 ? phase.failure : new AttemptError('stream broke before its first event', 200, phase.failure.facts.cause),
+        phase.failure.status < 500
+          ? phase.failure
+          : new AttemptError('stream broke before its first event', 200, phase.failure.facts.cause),
       )
     if (!resolved && rewritten === '') return
     if (!resolved) resolve()

@@ -37,7 +37,11 @@ const PARTS: Record<WireName, Record<string, readonly string[]>> = {
   },
 }
 /** The members of the objects in a part. */
-const NESTED: Record<string, readonly string[]> = { image_url: ['url', 'detail'], file: ['file_data', 'file_id', 'filename'], input_audio: ['data', 'format'] }
+const NESTED: Record<string, readonly string[]> = {
+  image_url: ['url', 'detail'],
+  file: ['file_data', 'file_id', 'filename'],
+  input_audio: ['data', 'format'],
+}
 
 /** Throws `invalid_request` for a part that is not offered. */
 export function cleanParts(wire: WireName, parts: unknown[], param: string, references: References): unknown[] {

@@ -6,7 +6,17 @@ import { clientTools, plainMembers } from './hosted-tools.ts'
 
 /** Documented members of messages, and the reasoning that agents replay. */
 const MESSAGE = [
-  'role', 'content', 'name', 'refusal', 'audio', 'function_call', 'tool_calls', 'tool_call_id', 'reasoning_content', 'reasoning', 'reasoning_details',
+  'role',
+  'content',
+  'name',
+  'refusal',
+  'audio',
+  'function_call',
+  'tool_calls',
+  'tool_call_id',
+  'reasoning_content',
+  'reasoning',
+  'reasoning_details',
 ]
 
 /** Changes the messages in place. Throws `invalid_request`. */
@@ -27,7 +37,9 @@ export function cleanItems(items: Members[], references: References): Members[] 
     const type = own(item, 'type')
     if (type === 'item_reference' && !references.allowed.has('item_reference'))
       throw invalid(`input[${index}].type`, `input[${index}]: stored items are not offered. Send the item itself, and set store to false.`)
-    return type === 'reasoning' && !references.allowed.has('store') && !isReplayable(item) ? [] : [cleanItem(item, `input[${index}]`, references)]
+    return type === 'reasoning' && !references.allowed.has('store') && !isReplayable(item)
+      ? []
+      : [cleanItem(item, `input[${index}]`, references)]
   })
 }
 

@@ -6,7 +6,8 @@ import type { WireName } from '../wires/wire.ts'
 
 const names = (list: string): string[] => list.trim().split(/\s+/)
 
-const SHARED = names(`metadata parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier service_tier store
+const SHARED =
+  names(`metadata parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier service_tier store
   stream stream_options temperature tool_choice tools top_logprobs top_p user frequency_penalty presence_penalty`)
 
 export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
@@ -25,7 +26,8 @@ export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
  * Members whose value the gateway decides, that replace one of those at some server (`n_predict`), or that need storage on our side. No
  * upstream's settings may name them.
  */
-export const DECIDED_MEMBERS: readonly string[] = names(`model messages input stream n max_tokens max_completion_tokens max_output_tokens n_predict background
+export const DECIDED_MEMBERS: readonly string[] =
+  names(`model messages input stream n max_tokens max_completion_tokens max_output_tokens n_predict background
   conversation previous_response_id`)
 
 /** Names that servers which ignore case cannot take for others: those of the wires have this form. */

@@ -80,10 +80,7 @@ export async function callWithFailover(
 
 function allFailed(candidates: Candidate[], errors: Error[], now: number): Failure {
   const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(now) / 1000))
-  const retryAfterSeconds = Math.min(
-    RETRY_AFTER_SECONDS.max,
-    Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0),
-  )
+  const retryAfterSeconds = Math.min(RETRY_AFTER_SECONDS.max, Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0))
   return new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
 }
 
@@ -100,7 +97,11 @@ async function attemptOnce(candidate: Candidate, cancellation: Cancellation, con
       const pieces = call.pieces(upstream.target)
       const body = pieces ? await pieces : call.body(upstream.target)
       if (cancellation.reason) throw cancellation.reason
-      const answer = await traced('upstream attempt', () => attemptSpan(upstream.settings, call), () => attempt(upstream, connections, call, body, cancellation))
+      const answer = await traced(
+        'upstream attempt',
+        () => attemptSpan(upstream.settings, call),
+        () => attempt(upstream, connections, call, body, cancellation),
+      )
       upstream.breaker.succeeded()
       report('answered')
       return answer
@@ -116,7 +117,12 @@ async function attemptOnce(candidate: Candidate, cancellation: Cancellation, con
 }
 
 /** The outcome of an attempt that gave no answer, which counts for the breaker unless it says nothing about the upstream. */
-function failedOutcome(error: unknown, { upstream: { settings, breaker }, call }: Candidate, cancellation: Cancellation, { now, log }: FailoverContext): Outcome {
+function failedOutcome(
+  error: unknown,
+  { upstream: { settings, breaker }, call }: Candidate,
+  cancellation: Cancellation,
+  { now, log }: FailoverContext,
+): Outcome {
   if (cancellation.reason) {
     breaker.cancelled()
     return 'abandoned'
@@ -139,7 +145,16 @@ function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: Upstr
   return {
     kind: 'client',
     within: true,
-    attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': 'openai', 'gen_ai.request.model': model, 'tollgate.upstream': name, 'tollgate.wire': call.wire, 'tollgate.stream': call.stream, 'server.address': hostname, 'server.port': port ? Number(port) : undefined },
+    attributes: {
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': 'openai',
+      'gen_ai.request.model': model,
+      'tollgate.upstream': name,
+      'tollgate.wire': call.wire,
+      'tollgate.stream': call.stream,
+      'server.address': hostname,
+      'server.port': port ? Number(port) : undefined,
+    },
   }
 }
 

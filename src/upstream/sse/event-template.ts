@@ -46,7 +46,8 @@ export function templateOf(
     const holder = holderOf(marked, placeholder.path)
     const key = placeholder.path.at(-1) ?? ''
     const value = holder?.[key]
-    if (!holder || typeof value !== (placeholder.kind === 'number' ? 'number' : 'string') || (placeholder.kind === 'id' && value === '')) continue
+    if (!holder || typeof value !== (placeholder.kind === 'number' ? 'number' : 'string') || (placeholder.kind === 'id' && value === ''))
+      continue
     const mark = placeholder.kind === 'number' ? numberMark(found.length) : textMark(found.length)
     holder[key] = mark
     const next = replaceValue(text, String(key), placeholder.kind, JSON.stringify(mark), marked)
@@ -64,7 +65,8 @@ export function templateOf(
   const rebuilt = rebuild(marked, ids)
   if (!literals || rebuilt === null || ids.isUsed()) return null
   const json = JSON.stringify(rebuilt)
-  if (ordered.some(({ placeholder, encoded }) => (!placeholder.forwarded || placeholder.kind === 'id') && json.includes(encoded))) return null
+  if (ordered.some(({ placeholder, encoded }) => (!placeholder.forwarded || placeholder.kind === 'id') && json.includes(encoded)))
+    return null
   return { raw: literals, placeholders: ordered.map(({ placeholder }) => placeholder), result: partsOf(json, ordered) }
 }
 
@@ -144,7 +146,8 @@ function partsOf(json: string, ordered: Found[]): Part[] {
     parts = parts.flatMap((piece) => (typeof piece === 'string' ? splitPiece(piece, mark, part) : [piece]))
   }
   for (const [name, mark] of Object.entries(OWN_MARKS)) split(JSON.stringify(mark), () => ({ own: name as OwnName }))
-  for (const [index, { placeholder, encoded }] of ordered.entries()) if (placeholder.forwarded && placeholder.kind !== 'id') split(encoded, () => index)
+  for (const [index, { placeholder, encoded }] of ordered.entries())
+    if (placeholder.forwarded && placeholder.kind !== 'id') split(encoded, () => index)
   split(ENCRYPTED_MARK, ([, prefix = '', index]) => ({ prefix, of: Number(index) }))
   return parts
 }

@@ -16,7 +16,9 @@ export type RewriterOutput = {
 }
 
 /** Calls `onEvent` with each event until the stream is done or broken. An error that it throws breaks the stream. */
-export function openStreamRewriter(onEvent: (data: string, name: string, output: RewriterOutput) => void): Pick<StreamRewriter, 'push' | 'end' | 'phase'> {
+export function openStreamRewriter(
+  onEvent: (data: string, name: string, output: RewriterOutput) => void,
+): Pick<StreamRewriter, 'push' | 'end' | 'phase'> {
   let phase: Phase = { name: 'open' }
   let written = ''
   const output: RewriterOutput = {

@@ -8,9 +8,13 @@ const annotations = list(annotation)
 /** Chat's `{type, url_citation: {…}}` as the Responses wire's flat form. */
 export function flatAnnotations(given: unknown, ids: Ids): Members[] {
   const flat = Array.isArray(given)
-    ? given.map((one: unknown) => (isMembers(one) && isMembers(one['url_citation']) ? { ...one['url_citation'], type: 'url_citation' } : null))
+    ? given.map((one: unknown) =>
+        isMembers(one) && isMembers(one['url_citation']) ? { ...one['url_citation'], type: 'url_citation' } : null,
+      )
     : []
-  return (annotations(flat, ids) as Members[]).filter(({ start_index: start, end_index: end }) => typeof start === 'number' && typeof end === 'number')
+  return (annotations(flat, ids) as Members[]).filter(
+    ({ start_index: start, end_index: end }) => typeof start === 'number' && typeof end === 'number',
+  )
 }
 
 /** The Responses wire's citations of web pages as chat's nested form. */

@@ -85,7 +85,10 @@ export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): C
     if (!streamed) for (const [n, part] of parts.entries()) reasoning(textIn(part, 'text'), `${textIn(item, 'id')} ${n}`)
     const { type, id, summary, content, encrypted_content: encrypted } = item
     if (typeof encrypted === 'string' || membersIn(item, 'content').length > 0)
-      emit({ reasoning_details: [sealedDetail({ item: { type, id, summary: summary ?? [], content, encrypted_content: encrypted } }, ids)] }, null)
+      emit(
+        { reasoning_details: [sealedDetail({ item: { type, id, summary: summary ?? [], content, encrypted_content: encrypted } }, ids)] },
+        null,
+      )
   }
 
   function item(value: Members, index: unknown): void {
@@ -116,7 +119,8 @@ export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): C
     'response.output_text.annotation.added': (event) => annotations([event['annotation']]),
     'response.refusal.delta': (event) => text('refusal', delta(event)),
     'response.reasoning_text.delta': (event) => reasoning(delta(event), `${String(event['item_id'])} ${String(event['content_index'])}`),
-    'response.reasoning_summary_text.delta': (event) => reasoning(delta(event), `${String(event['item_id'])} ${String(event['summary_index'])}`),
+    'response.reasoning_summary_text.delta': (event) =>
+      reasoning(delta(event), `${String(event['item_id'])} ${String(event['summary_index'])}`),
     'response.function_call_arguments.delta': (event) => callText(known(event['output_index']), 'function', delta(event)),
     'response.custom_tool_call_input.delta': (event) => callText(known(event['output_index']), 'custom', delta(event)),
   }

@@ -48,7 +48,11 @@ function addItem(conversation: Conversation, item: Members, path: string, tools:
 function addMessage(conversation: Conversation, item: Members, path: string): void {
   const parts = partsOf(item, `${path}.content`)
   if (own(item, 'role') === 'assistant') conversation.text(textOfParts(parts))
-  else conversation.message({ role: 'user', content: imageParts(parts).length > 0 || parts.some(({ type }) => type !== 'text') ? parts : textOfParts(parts) })
+  else
+    conversation.message({
+      role: 'user',
+      content: imageParts(parts).length > 0 || parts.some(({ type }) => type !== 'text') ? parts : textOfParts(parts),
+    })
 }
 
 function answeredCalls(items: Members[]): Set<unknown> {

@@ -60,7 +60,9 @@ function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids): Memb
   const include = [
     ...(own(body, 'logprobs') === true ? ['message.output_text.logprobs'] : []),
     // Not every model accepts this, so it is sent only where the client reasons.
-    ...(typeof own(body, 'reasoning_effort') === 'string' || input.some(({ type }) => type === 'reasoning') ? ['reasoning.encrypted_content'] : []),
+    ...(typeof own(body, 'reasoning_effort') === 'string' || input.some(({ type }) => type === 'reasoning')
+      ? ['reasoning.encrypted_content']
+      : []),
   ]
   if (include.length > 0) built['include'] = include
   if (typeof own(body, 'top_logprobs') === 'number') built['top_logprobs'] = own(body, 'top_logprobs')
@@ -95,7 +97,8 @@ function finishReason(response: Members, calls: number, legacy: boolean): string
 function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): JsonAnswer {
   if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
   const status = value['status'] ?? 'completed'
-  if (status !== 'completed' && status !== 'incomplete') throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
+  if (status !== 'completed' && status !== 'incomplete')
+    throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
   const meter = openMeter()
   const message: Members = { role: 'assistant', content: null, refusal: null }
   let logprobs: unknown[] = []

@@ -116,7 +116,8 @@ export function chatToolMembers(choice: unknown, { functions, chatName }: ChatTo
   if (!isMembers(choice)) return { tools: functions, ...(typeof choice === 'string' ? { tool_choice: choice } : {}) }
   const named = (tool: Members) => chatName(ownText(tool, 'name'), ownText(tool, 'namespace') || null)
   const type = own(choice, 'type')
-  if (type === 'function' || type === 'custom') return { tools: functions, tool_choice: { type: 'function', function: { name: named(choice) } } }
+  if (type === 'function' || type === 'custom')
+    return { tools: functions, tool_choice: { type: 'function', function: { name: named(choice) } } }
   if (type !== 'allowed_tools') return { tools: functions }
   const listed = own(choice, 'tools')
   const allowed = new Set((Array.isArray(listed) ? listed : []).filter(isMembers).map(named))

@@ -85,7 +85,12 @@ export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members
       // Fragments that came before the name are sent with it.
       const sent = named ? call.given : text
       if (call.opened && !call.opened.custom && sent !== '')
-        emit({ type: 'response.function_call_arguments.delta', item_id: call.opened.item['id'], output_index: call.opened.index, delta: sent })
+        emit({
+          type: 'response.function_call_arguments.delta',
+          item_id: call.opened.item['id'],
+          output_index: call.opened.index,
+          delta: sent,
+        })
       return named ? [call.name, text] : [text]
     },
     end(status: ItemStatus): void {

@@ -28,7 +28,6 @@ export type ResponseOutput = {
   items(): Members[]
 }
 
-
 export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMeter, emit: Emit): ResponseOutput {
   const items: Members[] = []
   const calls = openCalls(tools, ids, emit, items)
@@ -100,7 +99,8 @@ function textOf(content: unknown): string {
 
 /** Tool calls, and the single call of servers that only have `function_call`. */
 function callsIn(delta: Members): Members[] {
-  if (Array.isArray(delta['tool_calls'])) return delta['tool_calls'].map((call: unknown, index) => (isMembers(call) ? { index, ...call } : {}))
+  if (Array.isArray(delta['tool_calls']))
+    return delta['tool_calls'].map((call: unknown, index) => (isMembers(call) ? { index, ...call } : {}))
   return isMembers(delta['function_call']) ? [{ index: 0, function: delta['function_call'] }] : []
 }
 

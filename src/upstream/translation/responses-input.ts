@@ -29,7 +29,9 @@ function itemsOf(message: Members, path: string, calls: CallTypes, ids: Ids): Me
   if (role === 'function') return [{ type: 'function_call_output', call_id: calls.lastFunction(), output: contentOf(message, path) ?? '' }]
   if (role !== 'tool') return [{ type: 'message', role, content: contentOf(message, path) ?? '' }]
   const { id } = openCallId(ownText(message, 'tool_call_id'), ids)
-  return [{ type: calls.isCustom(id) ? 'custom_tool_call_output' : 'function_call_output', call_id: id, output: contentOf(message, path) ?? '' }]
+  return [
+    { type: calls.isCustom(id) ? 'custom_tool_call_output' : 'function_call_output', call_id: id, output: contentOf(message, path) ?? '' },
+  ]
 }
 
 function assistantItems(message: Members, calls: CallTypes, ids: Ids): Members[] {
@@ -76,7 +78,8 @@ function partOf(part: Members, path: string): Members | [] {
   const type = own(part, 'type')
   const image = own(part, 'image_url')
   const file = own(part, 'file')
-  if (type === 'image_url' && isMembers(image)) return { type: 'input_image', image_url: own(image, 'url'), detail: own(image, 'detail') ?? 'auto' }
+  if (type === 'image_url' && isMembers(image))
+    return { type: 'input_image', image_url: own(image, 'url'), detail: own(image, 'detail') ?? 'auto' }
   if (type === 'file' && isMembers(file)) return { type: 'input_file', ...file }
   if (type === 'input_audio') throw unsupported(path)
   return typeof own(part, 'text') === 'string' ? { type: 'input_text', text: own(part, 'text') } : []

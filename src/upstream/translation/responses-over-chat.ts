@@ -21,7 +21,14 @@ import { unsupported } from './unsupported-parameter.ts'
 type Context = { ids: Ids; now: () => number; repeated: RepeatedMembers; tools: ChatTools }
 
 /** `limit`: output tokens; `now`: epoch seconds. Throws `unsupported_parameter` for what chat cannot express. */
-export function responsesOverChat(body: Members, stream: boolean, limit: number, repeated: RepeatedMembers, ids: Ids, now: () => number): UpstreamCall {
+export function responsesOverChat(
+  body: Members,
+  stream: boolean,
+  limit: number,
+  repeated: RepeatedMembers,
+  ids: Ids,
+  now: () => number,
+): UpstreamCall {
   const tools = chatTools(own(body, 'tools'))
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
   // Responses are not stored, on either wire.
@@ -38,7 +45,17 @@ export function responsesOverChat(body: Members, stream: boolean, limit: number,
 }
 
 /** Members of equal name and meaning on both wires. */
-const SHARED = ['temperature', 'top_p', 'presence_penalty', 'frequency_penalty', 'metadata', 'prompt_cache_key', 'safety_identifier', 'service_tier', 'user']
+const SHARED = [
+  'temperature',
+  'top_p',
+  'presence_penalty',
+  'frequency_penalty',
+  'metadata',
+  'prompt_cache_key',
+  'safety_identifier',
+  'service_tier',
+  'user',
+]
 
 function chatBody(body: Members, tools: ChatTools, ids: Ids): Members {
   if (isMembers(own(body, 'prompt'))) throw unsupported('prompt')
@@ -75,7 +92,14 @@ const STATUS: Record<string, { status: Status; reason: string | null }> = {
 }
 
 /** The last form of the response: `completed` or `incomplete`, with the usage that the upstream reported. */
-function finalResponse(answer: Members, head: ResponseHead, reason: unknown, output: Members[], usage: unknown, { repeated, ids, now }: Context): Members {
+function finalResponse(
+  answer: Members,
+  head: ResponseHead,
+  reason: unknown,
+  output: Members[],
+  usage: unknown,
+  { repeated, ids, now }: Context,
+): Members {
   const { status, reason: cut } = STATUS[String(reason)] ?? { status: 'completed' as const, reason: null }
   return responseOf(completed({ ...answer, usage, incomplete_details: { reason: cut } }, now), head, status, repeated, ids, output)
 }
@@ -125,7 +149,8 @@ function openChatAsResponses(context: Context): StreamRewriter {
     if (failure) return to.fail(failure)
     usage = usageIn(chunk) ?? usage
     if (typeof chunk['service_tier'] === 'string') tier = tierOf(chunk)
-    for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : []) if (isMembers(choice)) add(choice, chunk, to)
+    for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : [])
+      if (isMembers(choice)) add(choice, chunk, to)
   })
 
   function add(choice: Members, chunk: Members, to: RewriterOutput): void {
@@ -159,7 +184,10 @@ function openChatAsResponses(context: Context): StreamRewriter {
     fail(failure: Failure) {
       const first = begin({})
       const finished = output.items().filter(({ status }) => status !== 'in_progress')
-      return first + numbered({ type: 'response.failed', response: responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished, failure) })
+      return (
+        first +
+        numbered({ type: 'response.failed', response: responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished, failure) })
+      )
     },
     terminalEvents: (estimate) => terminalEvent(estimate),
     usage: () => readUsage(usage),

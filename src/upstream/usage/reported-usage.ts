@@ -62,7 +62,8 @@ export function responseUsage(value: unknown): Members | null {
     input_tokens: usage.input,
     input_tokens_details: {
       cached_tokens: usage.cachedInput,
-      cache_write_tokens: count({ ...within(value, 'prompt_tokens_details'), ...within(value, 'input_tokens_details') }['cache_write_tokens']) ?? 0,
+      cache_write_tokens:
+        count({ ...within(value, 'prompt_tokens_details'), ...within(value, 'input_tokens_details') }['cache_write_tokens']) ?? 0,
     },
     output_tokens: usage.output,
     output_tokens_details: { reasoning_tokens: count(output['reasoning_tokens']) ?? 0 },

@@ -88,7 +88,8 @@ const choice = { index: or(number, 0), logprobs, finish_reason: finishReasonOf }
 const wholeChoice = object({ ...choice, message })
 const choices = list((value, ids) => {
   const cleaned = wholeChoice(value, ids)
-  if (isMembers(cleaned)) cleaned['finish_reason'] ??= isMembers(cleaned['message']) && cleaned['message']['tool_calls'] ? 'tool_calls' : 'stop'
+  if (isMembers(cleaned))
+    cleaned['finish_reason'] ??= isMembers(cleaned['message']) && cleaned['message']['tool_calls'] ? 'tool_calls' : 'stop'
   return cleaned
 })
 const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_reason: finishReasonOf }))
@@ -169,7 +170,9 @@ export function meterChoices(cleaned: Members[], add: (text: string) => void): v
 function toolCallTexts(message: Members): string[] {
   const calls = [
     message['function_call'],
-    ...(Array.isArray(message['tool_calls']) ? (message['tool_calls'] as Members[]).flatMap((one) => [one['function'], one['custom']]) : []),
+    ...(Array.isArray(message['tool_calls'])
+      ? (message['tool_calls'] as Members[]).flatMap((one) => [one['function'], one['custom']])
+      : []),
   ]
   return calls
     .filter(isMembers)

@@ -45,7 +45,13 @@ const MEMBERS: MemberTypes = {
   prompt_cache_key: 'string',
   safety_identifier: 'string',
 }
-const MESSAGE: MemberTypes = { content: 'string or objects', tool_calls: 'objects', tool_call_id: 'string', function_call: 'object', audio: 'object' }
+const MESSAGE: MemberTypes = {
+  content: 'string or objects',
+  tool_calls: 'objects',
+  tool_call_id: 'string',
+  function_call: 'object',
+  audio: 'object',
+}
 const STREAM_OPTIONS: MemberTypes = { include_usage: 'boolean' }
 /** Members whose value the gateway sets. */
 const SET_HERE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options']
@@ -91,7 +97,14 @@ function missing(): never {
 }
 
 /** `perChoice`: the client's limit of output tokens for each of its `choices`. */
-export type ChatRequest = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
+export type ChatRequest = {
+  body: Members
+  messages: Members[]
+  stream: boolean
+  options: Members
+  perChoice: number | null
+  choices: number
+}
 
 function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number, translated: UpstreamCall | null): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
@@ -140,8 +153,7 @@ function restoreReasoning(message: Members, ids: Ids): void {
 function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
   const completion = cleanCompletion(value, ids, now)
   const choices = completion?.['choices'] as Members[] | undefined
-  if (!completion || !choices?.every((choice) => isMembers(choice['message'])))
-    throw new BadAnswer('the answer is not a chat completion')
+  if (!completion || !choices?.every((choice) => isMembers(choice['message']))) throw new BadAnswer('the answer is not a chat completion')
   if (hasFailedChoice((value as Members)['choices'])) throw new BadAnswer('a choice ended by a failure')
   const meter = openMeter()
   meterChoices(choices, meter.addText)

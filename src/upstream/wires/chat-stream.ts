@@ -86,7 +86,8 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
   let usage: unknown = null
   const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', PLACEHOLDERS, {
     accept(facts) {
-      if (!facts.choices.every(({ index, calls }) => choices.has(index) && calls.every((call) => fragments.isUnchanged(index, call)))) return false
+      if (!facts.choices.every(({ index, calls }) => choices.has(index) && calls.every((call) => fragments.isUnchanged(index, call))))
+        return false
       choices.add(facts.choices)
       for (const text of facts.texts) meter.addText(text)
       return true
@@ -200,7 +201,11 @@ function callsIn(added: unknown): Members[] {
 type ChoiceState = { index: number; finished: boolean; calls: unknown[] }
 
 function stateOf(choice: Members): ChoiceState {
-  return { index: choice['index'] as number, finished: choice['finish_reason'] !== null, calls: callsIn(choice['delta']).map((call) => call['index']) }
+  return {
+    index: choice['index'] as number,
+    finished: choice['finish_reason'] !== null,
+    calls: callsIn(choice['delta']).map((call) => call['index']),
+  }
 }
 
 /** Tracks which choices have ended, because each must have a finish reason. */

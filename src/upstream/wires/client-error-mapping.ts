@@ -61,14 +61,20 @@ export function clientErrorOf(status: number, body: string, { isTranslation }: P
   if (error['code'] === 'invalid_api_key' || API_KEY_REFUSED.test(message) || param === null) return null
   if (CONTEXT_TOO_LONG.test(message)) return new Failure('context_length_exceeded')
   const isOfClient = param !== undefined && (!isTranslation || Object.values(DOCUMENTED_MEMBERS).every((members) => members.has(param)))
-  return new Failure('invalid_request', isOfClient ? { param, message: `The model does not accept this request: see ${param}.` } : { message: 'The model does not accept this request.' })
+  return new Failure(
+    'invalid_request',
+    isOfClient
+      ? { param, message: `The model does not accept this request: see ${param}.` }
+      : { message: 'The model does not accept this request.' },
+  )
 }
 
 /** Maps an error object, also of a stream or of a 200. Returns null unless its code or type is known to be about the request. */
 export function clientErrorIn(error: unknown): Failure | null {
   if (!isMembers(error)) return null
   for (const name of [error['code'], error['type']]) {
-    if (typeof name === 'string' && Object.hasOwn(CLIENT_ERROR_CODES, name) && CLIENT_ERROR_CODES[name]) return new Failure(CLIENT_ERROR_CODES[name])
+    if (typeof name === 'string' && Object.hasOwn(CLIENT_ERROR_CODES, name) && CLIENT_ERROR_CODES[name])
+      return new Failure(CLIENT_ERROR_CODES[name])
   }
   return null
 }
@@ -90,7 +96,9 @@ function paramOf(param: unknown): string | undefined | null {
   if (typeof param !== 'string') return undefined
   if (param === 'model') return null
   const words = param.split(/[.[\]]+/).filter((word) => word !== '')
-  return param.length <= 100 && words.length > 0 && words.every((word) => KNOWN_PARAMS.has(word) || /^\d{1,5}$/.test(word)) ? param : undefined
+  return param.length <= 100 && words.length > 0 && words.every((word) => KNOWN_PARAMS.has(word) || /^\d{1,5}$/.test(word))
+    ? param
+    : undefined
 }
 
 function parsed(body: string): unknown {

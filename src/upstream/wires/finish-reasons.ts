@@ -6,7 +6,10 @@ const REASONS: Record<string, string> = {
   ...named('stop', 'stop stopped eos eos_token end end_turn stop_sequence complete completed'),
   ...named('tool_calls', 'tool_calls tool_call tool_use'),
   ...named('function_call', 'function_call'),
-  ...named('content_filter', 'content_filter safety recitation blocklist prohibited_content spii language sensitive refusal guardrail_intervened'),
+  ...named(
+    'content_filter',
+    'content_filter safety recitation blocklist prohibited_content spii language sensitive refusal guardrail_intervened',
+  ),
 }
 
 /** The model server failed, or ended the answer itself. */

@@ -31,7 +31,9 @@ export function openOutputIndexes(): OutputIndexes {
   const places = new Map<string, { ours: Map<number, number | null>; next: number }>()
 
   /** Each index of the event with its numbering. */
-  function* walk(event: IndexedEvent): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
+  function* walk(
+    event: IndexedEvent,
+  ): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
     let path = ''
     for (const name of INDEXES) {
       const index = event[name]

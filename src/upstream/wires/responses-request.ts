@@ -95,7 +95,13 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
 
 type ResponsesRequest = { body: Members; items: Members[]; stream: boolean; repeated: RepeatedMembers }
 
-function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: () => number, translated: UpstreamCall | null): UpstreamCall {
+function responsesCall(
+  request: ResponsesRequest,
+  limit: number,
+  ids: Ids,
+  now: () => number,
+  translated: UpstreamCall | null,
+): UpstreamCall {
   const { body, items, stream, repeated } = request
   // Reasoning of a translated turn cannot be read by an upstream of this wire.
   const readable = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
@@ -119,7 +125,8 @@ function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: 
 function responsesAnswer(value: unknown, repeated: RepeatedMembers, ids: Ids, now: () => number): JsonAnswer {
   if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
   const status = value['status'] ?? 'completed'
-  if (status !== 'completed' && status !== 'incomplete') throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
+  if (status !== 'completed' && status !== 'incomplete')
+    throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
   const response = responseOf(completed(value, now), responseHead(value, ids, now()), status, repeated, ids)
   const meter = openMeter()
   meterItems(response['output'], meter)

@@ -136,7 +136,14 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     if (last) output.write(begin(response))
     const known = (head ??= responseHead(response, ids, now()))
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
-    const whole = responseOf(last ? completed(response, now) : response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined)
+    const whole = responseOf(
+      last ? completed(response, now) : response,
+      known,
+      status,
+      repeated,
+      ids,
+      lacksOutput ? finished.items() : undefined,
+    )
     const event = (members: Members) => numbered({ type: kind, sequence_number: 0, response: members })
     if (!last || readUsage(usage)) output.write(event(whole))
     else terminalEvent = (estimate) => event({ ...whole, usage: estimatedResponseUsage(estimate) })
@@ -158,7 +165,11 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
 
 /** An event that has no other effect than its text. */
 function isDelta(event: Members): boolean {
-  return typeof event['type'] === 'string' && typeof event['delta'] === 'string' && !['response', 'item', 'part', 'annotation'].some((name) => name in event)
+  return (
+    typeof event['type'] === 'string' &&
+    typeof event['delta'] === 'string' &&
+    !['response', 'item', 'part', 'annotation'].some((name) => name in event)
+  )
 }
 
 /** Null for an event whose item, part or annotation is not of the wire. */

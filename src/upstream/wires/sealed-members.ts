@@ -66,7 +66,8 @@ export function joinDetails(details: readonly unknown[]): unknown[] {
   const joined: unknown[] = []
   for (const entry of details) {
     const last = joined.at(-1)
-    if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry) append(last, entry)
+    if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry)
+      append(last, entry)
     else joined.push(isMembers(entry) ? { ...entry } : entry)
   }
   return joined

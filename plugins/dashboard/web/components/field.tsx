@@ -102,7 +102,16 @@ export function DateInput({
   isRequired?: boolean
   choose: (value: string) => void
 }) {
-  return <input {...wired} class="input" type={type} required={isRequired} value={value} onChange={(event) => choose(event.currentTarget.value)} />
+  return (
+    <input
+      {...wired}
+      class="input"
+      type={type}
+      required={isRequired}
+      value={value}
+      onChange={(event) => choose(event.currentTarget.value)}
+    />
+  )
 }
 
 /** A name to be typed exactly, without help of the browser. */

@@ -11,7 +11,10 @@ export const CONTENT_TYPE = 'application/cloudevents+json; charset=utf-8'
 const MAX_BYTES = 4096
 const SOURCE = '/tollgate'
 
-type Data = { 'task.ready': Omit<TaskReady, 'type' | 'kind' | 'key' | 'readyAt'> & { verb: string; readyAt: string }; 'webhook.due': Pick<WebhookDue, 'tenant' | 'task'> }
+type Data = {
+  'task.ready': Omit<TaskReady, 'type' | 'kind' | 'key' | 'readyAt'> & { verb: string; readyAt: string }
+  'webhook.due': Pick<WebhookDue, 'tenant' | 'task'>
+}
 type Event<T extends Message['type']> = { id: string; time: string; partitionkey: string; traceparent?: string; data: Data[T] }
 
 const ajv = new Ajv({ strict: false })

@@ -14,7 +14,14 @@ import { openOffsets } from './offsets.ts'
 import { messaging, type KafkaContext } from './producer.ts'
 import { ensureTopic } from './topic.ts'
 
-export type Consumer = { state: ConnectionState; isReceiving(): boolean; stop(): void; pause(): void; resume(): void; stopped: Promise<void> }
+export type Consumer = {
+  state: ConnectionState
+  isReceiving(): boolean
+  stop(): void
+  pause(): void
+  resume(): void
+  stopped: Promise<void>
+}
 
 const COMMIT_MS = 500
 /** A consumer fetches several times a second: without a fetch for this long, Kafka does not answer. */
@@ -26,7 +33,11 @@ const STALLED_MS = 30_000
  * Consumes until `stop`; restarts the consumer whenever it ends otherwise. The offset of a message is committed once the promise of
  * `received` has resolved, outside the fetch loop: a commit that fails there would end the consumer.
  */
-export function openConsumer({ kafka, address, log, counted }: KafkaContext, kind: string, received: (message: Message) => Promise<void>): Consumer {
+export function openConsumer(
+  { kafka, address, log, counted }: KafkaContext,
+  kind: string,
+  received: (message: Message) => Promise<void>,
+): Consumer {
   const names = { address, topic: address.topicPrefix + kind, group: `${address.group}.${kind}` }
   const { topic, group } = names
   const state = openConnectionState(log, { topic, group }, `joining the group ${group}`)
@@ -116,7 +127,8 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
       return handled()
     }
     // Not around what follows: a worker that receives the message may claim another task.
-    if (message.traceparent !== undefined) startSpan(`process ${topic}`, { kind: 'consumer', parent: message.traceparent, attributes: messaging(topic, 'process') }).end()
+    if (message.traceparent !== undefined)
+      startSpan(`process ${topic}`, { kind: 'consumer', parent: message.traceparent, attributes: messaging(topic, 'process') }).end()
     received(message).then(handled, () => {})
   }
 
@@ -124,7 +136,10 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
     const [from, positions] = [offsets, offsets.committable()]
     if (!isMember || positions.length === 0) return
     // The next try includes what this one could not commit.
-    await current.commitOffsets(positions.map((position) => ({ topic, ...position }))).then(() => from.committed(positions), () => {})
+    await current.commitOffsets(positions.map((position) => ({ topic, ...position }))).then(
+      () => from.committed(positions),
+      () => {},
+    )
   }
 
   return {
@@ -168,13 +183,23 @@ function watchFetches(consumer: KafkaJsConsumer, report: { slow(): void; resumed
 }
 
 /** Warns once when the group has more members than the topic has partitions. Only the group leader checks, so that one process logs it. */
-function openPartitionCheck(log: KafkaContext['log'], topic: string, group: string): { run(consumer: KafkaJsConsumer, partitions: number): Promise<void> } {
+function openPartitionCheck(
+  log: KafkaContext['log'],
+  topic: string,
+  group: string,
+): { run(consumer: KafkaJsConsumer, partitions: number): Promise<void> } {
   let warned = false
   return {
     async run(consumer, partitions) {
-      const members = await consumer.describeGroup().then((description) => description.members.length, () => 0)
+      const members = await consumer.describeGroup().then(
+        (description) => description.members.length,
+        () => 0,
+      )
       if (members > partitions && !warned) {
-        log.warn({ event: 'kafka_too_few_partitions', topic, group, partitions, members }, 'kafka topic has fewer partitions than its consumer group has members')
+        log.warn(
+          { event: 'kafka_too_few_partitions', topic, group, partitions, members },
+          'kafka topic has fewer partitions than its consumer group has members',
+        )
       }
       warned = members > partitions
     },

@@ -6,13 +6,22 @@ import type { Address } from './kafka-url.ts'
 import { openLibraryLog } from './log-throttle.ts'
 
 // A frozen broker is detected only after requestTimeout.
-const CLIENT = { clientId: 'tollgate', connectionTimeout: 1000, requestTimeout: 3000, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 2 } }
+const CLIENT = {
+  clientId: 'tollgate',
+  connectionTimeout: 1000,
+  requestTimeout: 3000,
+  retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 2 },
+}
 
 /**
  * No retries: after a stall they duplicate messages, and a rejected send only delays one. Not idempotent: that lost acknowledged messages
  * when the broker stalled past requestTimeout. Topics are created by topic.ts, never automatically.
  */
-export const PRODUCER: ProducerConfig = { allowAutoTopicCreation: false, retry: { retries: 0 }, createPartitioner: Partitioners.DefaultPartitioner }
+export const PRODUCER: ProducerConfig = {
+  allowAutoTopicCreation: false,
+  retry: { retries: 0 },
+  createPartitioner: Partitioners.DefaultPartitioner,
+}
 
 /**
  * Any failure ends the consumer (restartOnFailure), so that only consumer.ts restarts it, and nothing does after the stop. Without retries

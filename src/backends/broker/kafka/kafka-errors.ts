@@ -48,7 +48,11 @@ export function describeError(error: unknown, context: ErrorContext): string {
     return `the user may not join the group ${context.group}: it needs Describe and Read on it, or Kafka is still starting`
   }
   if (root.type === 'UNKNOWN_TOPIC_OR_PARTITION') return `the topic ${context.topic} does not exist any more`
-  if (root.name === 'KafkaJSServerDoesNotSupportApiKey' || root.type === 'UNSUPPORTED_VERSION' || root.message === 'API Versions not supported') {
+  if (
+    root.name === 'KafkaJSServerDoesNotSupportApiKey' ||
+    root.type === 'UNSUPPORTED_VERSION' ||
+    root.message === 'API Versions not supported'
+  ) {
     return `${servers} does not support ${root.apiName ?? 'a version of the requests'} that Tollgate needs: it must be Apache Kafka 2.4 or newer, or speak its protocol`
   }
   if (tls && NO_TLS.test(code)) return `${servers} failed the TLS handshake (${code}): check that this port speaks TLS`

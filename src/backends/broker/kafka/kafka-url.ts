@@ -18,7 +18,19 @@ export type Address = {
   replication: number | null
 }
 
-const PARAMETERS = ['tls', 'caFile', 'certFile', 'keyFile', 'sasl', 'username', 'passwordFile', 'topicPrefix', 'group', 'partitions', 'replication'] as const
+const PARAMETERS = [
+  'tls',
+  'caFile',
+  'certFile',
+  'keyFile',
+  'sasl',
+  'username',
+  'passwordFile',
+  'topicPrefix',
+  'group',
+  'partitions',
+  'replication',
+] as const
 type Parameter = (typeof PARAMETERS)[number]
 type Query = Partial<Record<Parameter, string>>
 
@@ -56,7 +68,8 @@ function readParameters(query: string): Query {
   const given: Query = {}
   for (const [name, value] of new URLSearchParams(query)) {
     const parameter = PARAMETERS.find((known) => known === name)
-    if (!parameter) throw new Error(`The Kafka address has no parameter ${JSON.stringify(name.slice(0, 40))}; it may have ${PARAMETERS.join(', ')}.`)
+    if (!parameter)
+      throw new Error(`The Kafka address has no parameter ${JSON.stringify(name.slice(0, 40))}; it may have ${PARAMETERS.join(', ')}.`)
     if (given[parameter] !== undefined) throw new Error(`The Kafka address gives ${parameter} twice.`)
     given[parameter] = value
   }
@@ -78,10 +91,12 @@ function readTls(given: Query, read: (file: string) => string): Address['tls'] {
   if (tls !== 'true' && tls !== 'false') throw new Error('tls in the Kafka address may be true or false.')
   const files = { ca: given.caFile, cert: given.certFile, key: given.keyFile }
   if (tls === 'false') {
-    if (Object.values(files).some((file) => file !== undefined)) throw new Error('caFile, certFile and keyFile in the Kafka address need tls=true.')
+    if (Object.values(files).some((file) => file !== undefined))
+      throw new Error('caFile, certFile and keyFile in the Kafka address need tls=true.')
     return null
   }
-  if ((files.cert === undefined) !== (files.key === undefined)) throw new Error('certFile and keyFile in the Kafka address need each other.')
+  if ((files.cert === undefined) !== (files.key === undefined))
+    throw new Error('certFile and keyFile in the Kafka address need each other.')
   const texts: NonNullable<Address['tls']> = {}
   if (files.ca !== undefined) texts.ca = readText('caFile', files.ca, read)
   if (files.cert !== undefined) texts.cert = readText('certFile', files.cert, read)
@@ -94,7 +109,8 @@ function readTls(given: Query, read: (file: string) => string): Address['tls'] {
       { cause: error },
     )
   }
-  if (texts.ca !== undefined && !texts.ca.includes('-----BEGIN CERTIFICATE-----')) throw new Error('caFile in the Kafka address contains no certificate in PEM.')
+  if (texts.ca !== undefined && !texts.ca.includes('-----BEGIN CERTIFICATE-----'))
+    throw new Error('caFile in the Kafka address contains no certificate in PEM.')
   return texts
 }
 
@@ -103,7 +119,8 @@ function readSasl(given: Query, user: string | undefined, read: (file: string) =
   const username = given.username ?? decoded(first)
   const hasPassword = rest.length > 0
   if (given.sasl === undefined) {
-    if (username !== undefined || given.passwordFile !== undefined) throw new Error(`A user in the Kafka address needs sasl: ${MECHANISMS.join(', ')}.`)
+    if (username !== undefined || given.passwordFile !== undefined)
+      throw new Error(`A user in the Kafka address needs sasl: ${MECHANISMS.join(', ')}.`)
     return null
   }
   const mechanism = MECHANISMS.find((known) => known === given.sasl)
@@ -129,19 +146,24 @@ function readText(parameter: Parameter, file: string, read: (file: string) => st
   try {
     return read(file)
   } catch (error) {
-    throw new Error(`${parameter} in the Kafka address is ${JSON.stringify(file)}, which cannot be read (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+    throw new Error(
+      `${parameter} in the Kafka address is ${JSON.stringify(file)}, which cannot be read (${(error as NodeJS.ErrnoException).code}).`,
+      { cause: error },
+    )
   }
 }
 
 function named(given: Query, parameter: 'topicPrefix' | 'group', fallback: string): string {
   const name = given[parameter] ?? fallback
-  if (!NAME.test(name)) throw new Error(`${parameter} in the Kafka address may be up to 200 letters, digits, dots, hyphens and underscores.`)
+  if (!NAME.test(name))
+    throw new Error(`${parameter} in the Kafka address may be up to 200 letters, digits, dots, hyphens and underscores.`)
   return name
 }
 
 function whole(given: Query, parameter: 'partitions' | 'replication', max: number): number | null {
   const text = given[parameter]
   if (text === undefined) return null
-  if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > max) throw new Error(`${parameter} in the Kafka address may be a whole number from 1 to ${max}.`)
+  if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > max)
+    throw new Error(`${parameter} in the Kafka address may be a whole number from 1 to ${max}.`)
   return Number(text)
 }

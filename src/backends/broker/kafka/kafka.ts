@@ -31,7 +31,11 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
 
   async function closeAll(): Promise<void> {
     for (const consumer of consumers) consumer.stop()
-    const all = Promise.all([connectionCheck.close(), ...[...producers.values()].map((producer) => producer.close()), ...[...consumers].map(({ stopped }) => stopped)])
+    const all = Promise.all([
+      connectionCheck.close(),
+      ...[...producers.values()].map((producer) => producer.close()),
+      ...[...consumers].map(({ stopped }) => stopped),
+    ])
     let timer: NodeJS.Timeout | undefined
     await Promise.race([all, new Promise((resolve) => (timer = setTimeout(resolve, CLOSE_MS)))])
     clearTimeout(timer)

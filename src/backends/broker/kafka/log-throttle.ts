@@ -10,14 +10,18 @@ export function openLibraryLog(log: BrokerContext['log']): logCreator {
   let minute = 0
   let logged = 0
   let suppressed = 0
-  return () => ({ label, namespace, log: { message, error, broker, groupId } }) => {
-    const now = Math.floor(Date.now() / 60_000)
-    if (now !== minute) [minute, logged] = [now, 0]
-    if (logged++ >= MAX_PER_MINUTE) {
-      suppressed++
-      return
+  return () =>
+    ({ label, namespace, log: { message, error, broker, groupId } }) => {
+      const now = Math.floor(Date.now() / 60_000)
+      if (now !== minute) [minute, logged] = [now, 0]
+      if (logged++ >= MAX_PER_MINUTE) {
+        suppressed++
+        return
+      }
+      log.debug(
+        { library: 'kafkajs', label, namespace, broker, groupId, error: error instanceof Error ? error.message : error, suppressed },
+        message,
+      )
+      suppressed = 0
     }
-    log.debug({ library: 'kafkajs', label, namespace, broker, groupId, error: error instanceof Error ? error.message : error, suppressed }, message)
-    suppressed = 0
-  }
 }

@@ -38,7 +38,9 @@ export function openOffsets(): Offsets {
       }
     },
     committable: () =>
-      [...partitions].flatMap(([partition, { next, committed }]) => (next === null || next === committed ? [] : [{ partition, offset: String(next) }])),
+      [...partitions].flatMap(([partition, { next, committed }]) =>
+        next === null || next === committed ? [] : [{ partition, offset: String(next) }],
+      ),
     committed(positions) {
       for (const { partition, offset } of positions) {
         const known = partitions.get(partition)

@@ -28,7 +28,12 @@ const FLUSH_MS = 1000
 
 /** Attributes by the semantic conventions for messaging. */
 export function messaging(topic: string, operation: 'send' | 'process'): Attributes {
-  return { 'messaging.system': 'kafka', 'messaging.destination.name': topic, 'messaging.operation.name': operation, 'messaging.operation.type': operation }
+  return {
+    'messaging.system': 'kafka',
+    'messaging.destination.name': topic,
+    'messaging.operation.name': operation,
+    'messaging.operation.type': operation,
+  }
 }
 
 /**

@@ -34,8 +34,7 @@ export type ChildRun = {
  * `limit` means a kill by the kernel: processor time, file size, or the out-of-memory killer. A refused allocation is the program's own failure.
  */
 export type ChildResult =
-  | { outcome: 'ended'; code: number; stderr: string }
-  | { outcome: 'killed'; by: 'signal' | 'wall' | 'limit'; stderr: string }
+  { outcome: 'ended'; code: number; stderr: string } | { outcome: 'killed'; by: 'signal' | 'wall' | 'limit'; stderr: string }
 
 const STDERR_BYTES = 8192
 /** Longer lines are dropped: a child must not exhaust our memory. */
@@ -54,7 +53,16 @@ shift 4
 exec "$@"`
 
 const FATAL_LIMITS: ReadonlySet<string> = new Set(['SIGKILL', 'SIGXCPU', 'SIGXFSZ'])
-const SIGNAL_NUMBERS: Record<string, number> = { SIGILL: 4, SIGTRAP: 5, SIGABRT: 6, SIGBUS: 7, SIGFPE: 8, SIGSEGV: 11, SIGTERM: 15, SIGSYS: 31 }
+const SIGNAL_NUMBERS: Record<string, number> = {
+  SIGILL: 4,
+  SIGTRAP: 5,
+  SIGABRT: 6,
+  SIGBUS: 7,
+  SIGFPE: 8,
+  SIGSEGV: 11,
+  SIGTERM: 15,
+  SIGSYS: 31,
+}
 
 /** Leaders of the process groups that are running. */
 const groups = new Set<number>()
@@ -64,7 +72,9 @@ let prefix: readonly string[] | null = null
 function deathSignal(): readonly string[] {
   if (prefix) return prefix
   const setpriv = ['/usr/bin/setpriv', '--no-new-privs', '--pdeathsig', 'KILL', '--']
-  const works = process.platform === 'linux' && spawnSync(setpriv[0] ?? '', [...setpriv.slice(1), '/bin/sh', '-c', ':'], { env: {}, stdio: 'ignore' }).status === 0
+  const works =
+    process.platform === 'linux' &&
+    spawnSync(setpriv[0] ?? '', [...setpriv.slice(1), '/bin/sh', '-c', ':'], { env: {}, stdio: 'ignore' }).status === 0
   process.once('exit', () => groups.forEach(killGroup))
   return (prefix = works ? setpriv : [])
 }
@@ -77,7 +87,8 @@ function killGroup(leader: number): void {
   }
 }
 
-const bound = (amount: number, unit: number): string => (Number.isFinite(amount) ? String(Math.max(1, Math.ceil(amount / unit))) : 'unlimited')
+const bound = (amount: number, unit: number): string =>
+  Number.isFinite(amount) ? String(Math.max(1, Math.ceil(amount / unit))) : 'unlimited'
 
 /** Runs it to its end. Standard input is empty. An aborted `signal` is an outcome, also before the start. Rejects when no process can be started at all. */
 export async function runChild({ command, args, cwd, env = {}, limits, signal, onLine }: ChildRun): Promise<ChildResult> {

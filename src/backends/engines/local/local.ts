@@ -15,7 +15,15 @@ import { installed, supported, type Available, type Programs } from './ffmpeg/av
 import { FORMATS, type FormatName } from './ffmpeg/formats.ts'
 import { merge } from './ffmpeg/merge.ts'
 import { trim } from './ffmpeg/trim.ts'
-import { IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade } from './image/operations.ts'
+import {
+  IMAGE_FORMATS,
+  inpaint,
+  missingImageOperations,
+  removeBackground,
+  upscale,
+  type ImageFailed,
+  type ImageMade,
+} from './image/operations.ts'
 import { scratchFolder, sweepScratch } from './scratch.ts'
 
 /** One run in its scratch folder. Inputs are files of it. */
@@ -47,7 +55,8 @@ export const openLocal: OpenEngine = async (_name, options) => {
   const found = await installed(ffmpeg === null ? undefined : [ffmpeg])
   // A build that lacks something is rare, and executing it takes long: until it was examined, all formats are offered.
   let films = ffmpegOperations(found.outcome === 'missing' ? found : { ...found, formats: ALL_FORMATS })
-  const settled = found.outcome === 'missing' ? Promise.resolve() : examine(found.programs).then((build) => void (films = ffmpegOperations(build)))
+  const settled =
+    found.outcome === 'missing' ? Promise.resolve() : examine(found.programs).then((build) => void (films = ffmpegOperations(build)))
   const running = new Set<Promise<unknown>>()
 
   async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
@@ -128,10 +137,16 @@ function written(result: ImageMade | ImageFailed): Written | NotMade {
 }
 
 /** Runs a job in a scratch folder that is removed when this settles: the result is an open file without a name by then. */
-async function runIn(base: string, run: (job: Job) => Promise<Written | NotMade>, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
+async function runIn(
+  base: string,
+  run: (job: Job) => Promise<Written | NotMade>,
+  { inputs, limits, signal, progress }: Run,
+): Promise<Made | NotMade> {
   const scratch = await scratchFolder(base)
   try {
-    const files = await Promise.all(inputs.map(async (input, i) => ({ role: input.role, path: await write(input, join(scratch.path, `input-${i}`), signal) })))
+    const files = await Promise.all(
+      inputs.map(async (input, i) => ({ role: input.role, path: await write(input, join(scratch.path, `input-${i}`), signal) })),
+    )
     const result = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
     if (result.outcome === 'failed') return result
     const { path, contentType, facts, used } = result

@@ -4,7 +4,8 @@ import type { Complaint } from '../provider/failure.ts'
 const REFUSED = /moderation|content_policy|content_filter|safety/
 const EXHAUSTED = /insufficient_quota|billing|credit_balance|spend_limit|usage_limit_exceeded/
 const TOO_LARGE = /^(image_too_large|image_file_too_large)$/
-const UNREADABLE = /^(invalid_image(_format|_mode|_file)?|invalid_base64_image|image_too_small|image_parse_error|unsupported_image_media_type|empty_image_file)$/
+const UNREADABLE =
+  /^(invalid_image(_format|_mode|_file)?|invalid_base64_image|image_too_small|image_parse_error|unsupported_image_media_type|empty_image_file)$/
 
 /** Classifies `{error: {code, type, message}}`; anything else is no complaint. */
 export function complaintOf(body: unknown): Complaint {

@@ -38,7 +38,9 @@ export async function edit(around: Around, request: Edit, run: Run): Promise<Mad
   const types = styleOf(run.model) === 'dall-e' ? ['image/png'] : ['image/png', 'image/jpeg', 'image/webp']
   const picture = await pictureOf(await bytesOf(media), types, run.limits, loadSharp)
   if ('outcome' in picture) return picture
-  const drawn = mask && (await maskFor(picture, await bytesOf(mask), request.verb === 'inpaint' ? request.growMask : 0, 'transparent', run.limits, loadSharp))
+  const drawn =
+    mask &&
+    (await maskFor(picture, await bytesOf(mask), request.verb === 'inpaint' ? request.growMask : 0, 'transparent', run.limits, loadSharp))
   if (drawn && 'outcome' in drawn) return drawn
   const size = imageSize(run.model, picture, run.limits)
   if (!size) return noSize(run)
@@ -50,7 +52,8 @@ export async function edit(around: Around, request: Edit, run: Run): Promise<Mad
 
 const extensionOf = ({ contentType }: Picture): string => contentType.slice('image/'.length)
 
-const noSize = ({ model, limits }: Run): NotMade => faulty(`${model} makes no picture within the route's max.megapixels (${limits.pixels} pixels)`, false)
+const noSize = ({ model, limits }: Run): NotMade =>
+  faulty(`${model} makes no picture within the route's max.megapixels (${limits.pixels} pixels)`, false)
 
 /** GPT image models choose no `response_format` and take `output_format`; the others the other way round. Only compatible servers take a seed. */
 function parametersOf({ model }: Run, { width, height }: Size, format: string, seed: number | null): Record<string, string | number> {
@@ -63,7 +66,13 @@ function parametersOf({ model }: Run, { width, height }: Size, format: string, s
   }
 }
 
-async function made({ api, results }: Around, path: string, body: Body, request: GenerationRequest | Edit, run: Run): Promise<Made | NotMade> {
+async function made(
+  { api, results }: Around,
+  path: string,
+  body: Body,
+  request: GenerationRequest | Edit,
+  run: Run,
+): Promise<Made | NotMade> {
   const { signal, limits, idempotencyKey } = run
   const pictureBytes = Math.min(PICTURE_BYTES, limits.bytes)
   const answer = await api.send({
@@ -82,7 +91,9 @@ async function pictureIn({ data }: Record<string, unknown>, results: Results, ru
   const [first] = (Array.isArray(data) ? data : []) as { b64_json?: unknown; url?: unknown }[]
   if (typeof first?.b64_json === 'string') {
     const bytes = Buffer.from(first.b64_json, 'base64')
-    return bytes.length > limits.bytes ? faulty(`the result is larger than ${limits.bytes} bytes`, false) : { outcome: 'fetched', content: contentOf(bytes) }
+    return bytes.length > limits.bytes
+      ? faulty(`the result is larger than ${limits.bytes} bytes`, false)
+      : { outcome: 'fetched', content: contentOf(bytes) }
   }
   return typeof first?.url === 'string' ? results.fetch(first.url, run) : faulty('the answer holds no picture', true)
 }

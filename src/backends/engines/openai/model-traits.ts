@@ -62,7 +62,8 @@ export function videoSeconds(model: string | null, durationMs: number, limits: L
 /** Nearest by shape first, since a picture can be scaled but not reshaped, then by size. */
 function nearest(sizes: readonly Size[], wanted: Size, limits: Limits): Size | null {
   const far = ({ width, height }: Size): number =>
-    4 * Math.abs(Math.log((width * wanted.height) / (height * wanted.width))) + Math.abs(Math.log((width * height) / (wanted.width * wanted.height)))
+    4 * Math.abs(Math.log((width * wanted.height) / (height * wanted.width))) +
+    Math.abs(Math.log((width * height) / (wanted.width * wanted.height)))
   const [best] = sizes.filter(({ width, height }) => width * height <= limits.pixels).sort((a, b) => far(a) - far(b))
   return best ?? null
 }

@@ -16,7 +16,12 @@ const VENDOR_URL = 'https://api.openai.com/v1'
 const VENDOR_HOSTS = ['*.blob.core.windows.net']
 
 const formats = (...all: [string, ...string[]]) =>
-  Type.Array(Type.Enum(all), { minItems: 1, uniqueItems: true, default: all, description: 'Those that the model makes, the default first.' })
+  Type.Array(Type.Enum(all), {
+    minItems: 1,
+    uniqueItems: true,
+    default: all,
+    description: 'Those that the model makes, the default first.',
+  })
 const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp') }, strict))
 
 export const OpenaiOptions = Type.Object(

@@ -14,7 +14,10 @@ export type Sound = { endpoint: 'audio/generate' | 'audio/speech'; voice: string
 export async function sound(results: Results, { endpoint, voice }: Sound, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
   const { model, limits, idempotencyKey } = run
   const { prompt, durationMs, seed, format } = request
-  const own = endpoint === 'audio/speech' ? { voice } : { ...(durationMs === null ? {} : { audio_length: durationMs / 1000 }), ...(seed === null ? {} : { seed }) }
+  const own =
+    endpoint === 'audio/speech'
+      ? { voice }
+      : { ...(durationMs === null ? {} : { audio_length: durationMs / 1000 }), ...(seed === null ? {} : { seed }) }
   const body = jsonBody({ ...(model === null ? {} : { model }), input: prompt, response_format: format, ...own })
   const call = { method: 'POST', path: `/${endpoint}`, body, headers: { 'idempotency-key': idempotencyKey } } as const
   return measured(await results.save(call, run, complaintOf), request, limits)

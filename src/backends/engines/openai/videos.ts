@@ -21,7 +21,12 @@ export async function film({ api, results, outside, background }: Around, reques
   const size = videoSize(model, { width, height }, limits)
   const seconds = videoSeconds(model, durationMs, limits)
   if (!size || seconds === null) return faulty(`${model} makes no video within the route's max`, false)
-  const fields = { ...(model === null ? {} : { model }), prompt: request.prompt, seconds: String(seconds), size: `${size.width}x${size.height}` }
+  const fields = {
+    ...(model === null ? {} : { model }),
+    prompt: request.prompt,
+    seconds: String(seconds),
+    size: `${size.width}x${size.height}`,
+  }
   const path = (id: string): string => `/videos/${encodeURIComponent(id)}`
 
   const job = await runJob<string>(
@@ -56,7 +61,9 @@ export async function film({ api, results, outside, background }: Around, reques
 }
 
 function polled(answer: Answer, id: string, now: number): JobStatus<string> {
-  return isGood(answer) && typeof answer.body['status'] === 'string' ? statusOf(answer.body, id) : failedPoll('GET /videos/{id}', answer, complaintOf, now)
+  return isGood(answer) && typeof answer.body['status'] === 'string'
+    ? statusOf(answer.body, id)
+    : failedPoll('GET /videos/{id}', answer, complaintOf, now)
 }
 
 function statusOf(video: Record<string, unknown>, id: string): JobStatus<string> {

@@ -19,8 +19,19 @@ function coloursOf(hue: number, chance: Dice): Colours {
   const other = hue + chance.pick([0.08, 0.12, 0.33, 0.42, 0.5])
   const dusk = chance.between(0.22, 0.5)
   return {
-    sky: [oklch(dusk, 0.09, hue - 0.04), oklch(dusk + 0.12, 0.1, hue + 0.03), oklch(dusk + 0.3, 0.11, (hue + other) / 2), oklch(dusk + 0.36, 0.12, other)],
-    shades: [oklch(0.62, 0.13, hue), oklch(0.5, 0.13, hue - 0.05), oklch(0.42, 0.12, other), oklch(0.32, 0.09, other + 0.04), oklch(0.24, 0.07, other + 0.08)],
+    sky: [
+      oklch(dusk, 0.09, hue - 0.04),
+      oklch(dusk + 0.12, 0.1, hue + 0.03),
+      oklch(dusk + 0.3, 0.11, (hue + other) / 2),
+      oklch(dusk + 0.36, 0.12, other),
+    ],
+    shades: [
+      oklch(0.62, 0.13, hue),
+      oklch(0.5, 0.13, hue - 0.05),
+      oklch(0.42, 0.12, other),
+      oklch(0.32, 0.09, other + 0.04),
+      oklch(0.24, 0.07, other + 0.08),
+    ],
     lights: [oklch(0.92, 0.07, other), oklch(0.85, 0.12, other + 0.06), oklch(0.88, 0.1, hue + 0.08), oklch(0.95, 0.04, hue)],
   }
 }
@@ -59,7 +70,12 @@ function ribbons(chance: Dice, { shades, lights }: Colours): Painter {
     colour: chance.pick(i % 2 ? lights : shades),
     alpha: chance.between(0.4, 0.8),
     thickness: chance.between(0.05, 0.16),
-    waves: [0.4, 0.9].map((pace) => ({ pace: pace * chance.between(0.6, 1.5), size: chance.between(0.06, 0.16), phase: chance.between(0, 1), way: chance.pick([-1, 1]) })),
+    waves: [0.4, 0.9].map((pace) => ({
+      pace: pace * chance.between(0.6, 1.5),
+      size: chance.between(0.06, 0.16),
+      phase: chance.between(0, 1),
+      way: chance.pick([-1, 1]),
+    })),
   }))
   return (canvas, turns) => {
     const { height, unit } = canvas

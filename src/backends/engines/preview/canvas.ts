@@ -84,7 +84,14 @@ export function ball(canvas: Canvas, x: number, y: number, radius: number, light
       const square = dx * dx + dy * dy
       const cover = square <= inside ? 1 : clamp(radius - Math.sqrt(square) + 0.5)
       const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
-      blend(rgb, (row * width + column) * 3, alpha * cover, mix(light[0], dark[0], shade), mix(light[1], dark[1], shade), mix(light[2], dark[2], shade))
+      blend(
+        rgb,
+        (row * width + column) * 3,
+        alpha * cover,
+        mix(light[0], dark[0], shade),
+        mix(light[1], dark[1], shade),
+        mix(light[2], dark[2], shade),
+      )
     }
   }
 }
@@ -106,7 +113,15 @@ export function glow(canvas: Canvas, x: number, y: number, radius: number, [red,
 }
 
 /** A circle as a line. Lengths are pixels; `alpha` is 0 to 1. */
-export function ring(canvas: Canvas, x: number, y: number, radius: number, thickness: number, [red, green, blue]: Colour, alpha: number): void {
+export function ring(
+  canvas: Canvas,
+  x: number,
+  y: number,
+  radius: number,
+  thickness: number,
+  [red, green, blue]: Colour,
+  alpha: number,
+): void {
   const { width, rgb } = canvas
   const reach = radius + thickness / 2 + 1
   const rows = rowsAround(canvas, y, reach)
@@ -151,7 +166,13 @@ export function ridge({ width, height, rgb }: Canvas, line: (column: number) => 
 }
 
 /** A band along a line, `thickness` pixels to either side, that fades out on its lower side. */
-export function ribbon({ width, height, rgb }: Canvas, line: (column: number) => number, thickness: (column: number) => number, [red, green, blue]: Colour, alpha: number): void {
+export function ribbon(
+  { width, height, rgb }: Canvas,
+  line: (column: number) => number,
+  thickness: (column: number) => number,
+  [red, green, blue]: Colour,
+  alpha: number,
+): void {
   const halves = Float64Array.from({ length: width }, (_, column) => thickness(column))
   const tops = Float64Array.from({ length: width }, (_, column) => line(column) - halves[column]!)
   const first = Math.max(0, Math.floor(tops.reduce((least, top) => Math.min(least, top), height)))
@@ -168,7 +189,12 @@ export function ribbon({ width, height, rgb }: Canvas, line: (column: number) =>
 const SAMPLES = 4
 
 /** A filled polygon, given by its corners in pixels in their order. */
-export function polygon({ width, height, rgb }: Canvas, corners: readonly (readonly [x: number, y: number])[], [red, green, blue]: Colour, alpha = 1): void {
+export function polygon(
+  { width, height, rgb }: Canvas,
+  corners: readonly (readonly [x: number, y: number])[],
+  [red, green, blue]: Colour,
+  alpha = 1,
+): void {
   const ys = corners.map(([, y]) => y)
   const cover = new Float32Array(width)
   for (let row = Math.max(0, Math.floor(Math.min(...ys))); row < Math.min(height, Math.max(...ys)); row++) {
@@ -190,6 +216,7 @@ function coverRow(corners: readonly (readonly [number, number])[], y: number, co
     .sort((a, b) => a - b)
   for (let i = 0; i + 1 < crossings.length; i += 2) {
     const [left, right] = [Math.max(0, crossings[i]!), Math.min(cover.length, crossings[i + 1]!)]
-    for (let column = Math.floor(left); column < right; column++) cover[column]! += Math.max(0, Math.min(right, column + 1) - Math.max(left, column))
+    for (let column = Math.floor(left); column < right; column++)
+      cover[column]! += Math.max(0, Math.min(right, column + 1) - Math.max(left, column))
   }
 }

@@ -90,7 +90,9 @@ const TOKENS = [
   ],
 ].map((rows) => rows.map(codes))
 
-const CHROMA_DC_TOKENS = ['01 000111 000100 000011 000010', '1 000110 0000011 00000011', '001 0000010 00000010', '000101 0000000'].map(codes)
+const CHROMA_DC_TOKENS = ['01 000111 000100 000011 000010', '1 000110 0000011 00000011', '001 0000010 00000010', '000101 0000000'].map(
+  codes,
+)
 
 /** total_zeros (tables 9-7 and 9-8) by the number of coefficients. */
 const TOTAL_ZEROS = [

@@ -91,7 +91,17 @@ const worked = new Int32Array(16)
  * Puts what a decoder will have into the block at x, y of `target`: the prediction and the inverse transform of the levels at `at` and of
  * the DC coefficient (8.5.12.2). Without AC levels that is one number for the whole block.
  */
-export function reconstruct(target: Plane, x: number, y: number, predicted: Uint8Array, from: number, stride: number, levels: Int32Array | null, at: number, dc: number): void {
+export function reconstruct(
+  target: Plane,
+  x: number,
+  y: number,
+  predicted: Uint8Array,
+  from: number,
+  stride: number,
+  levels: Int32Array | null,
+  at: number,
+  dc: number,
+): void {
   const { samples, width } = target
   if (!levels) return shift(target, x, y, predicted, from, stride, (dc + 32) >> 6)
   inverse(levels, at, dc)

@@ -8,7 +8,11 @@ import { scene } from './scene.ts'
 const STRENGTH = 0.5
 
 /** Paints the edit. Transparent parts of the source are white. Null when the mask has another aspect ratio. */
-export function editedPicture({ prompt, seed, strength }: { prompt: string; seed: number | null; strength: number | null }, source: Picture, mask: Picture | null): Canvas | null {
+export function editedPicture(
+  { prompt, seed, strength }: { prompt: string; seed: number | null; strength: number | null },
+  source: Picture,
+  mask: Picture | null,
+): Canvas | null {
   const { width, height, rgba } = source
   const marked = mask ? marksOf(mask, width, height) : () => 1
   if (!marked) return null

@@ -45,7 +45,13 @@ export function nalUnit(header: number, payload: Uint8Array): Uint8Array {
 }
 
 /** Levels (table A-1): level_idc, macroblocks per picture, macroblocks per second. */
-const LEVELS = [[20, 396, 11_880], [30, 1620, 40_500], [31, 3600, 108_000], [40, 8192, 245_760], [51, 36_864, 983_040]] as const
+const LEVELS = [
+  [20, 396, 11_880],
+  [30, 1620, 40_500],
+  [31, 3600, 108_000],
+  [40, 8192, 245_760],
+  [51, 36_864, 983_040],
+] as const
 
 function sequenceParameters(width: number, height: number, framesPerSecond: number): Uint8Array {
   const wide = Math.ceil(width / 16)

@@ -25,7 +25,8 @@ export function predictor(size: 16 | 8): Predictor {
 
   function fill(mode: number, out: Uint8Array): void {
     const { left, above } = edges
-    if (mode === modes.dc) return size === 16 ? void out.fill(mean(edges.hasLeft ? left : null, edges.hasAbove ? above : null, 0, 0, 16)) : chromaDc(edges, out)
+    if (mode === modes.dc)
+      return size === 16 ? void out.fill(mean(edges.hasLeft ? left : null, edges.hasAbove ? above : null, 0, 0, 16)) : chromaDc(edges, out)
     if (mode === modes.plane) return tilted(edges, size, out)
     for (let row = 0; row < size; row++) {
       if (mode === modes.vertical) out.set(above, row * size)

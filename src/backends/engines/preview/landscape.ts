@@ -15,7 +15,9 @@ export function landscape(reading: Reading, chance: Dice): Painter {
   // What stands in the picture has one side, the light the other.
   const side = chance.pick([-1, 1])
   const { paint: ground, base } = groundOf(place, palette, chance, { light: 0.5 + 0.2 * side })
-  const things = reading.things.slice(0, 3).map((thing, i) => thingOf(thing, palette, chance, { x: 0.5 + side * (i === 1 ? 0.12 : i === 2 ? -0.06 : -0.2), base: base(thing) }))
+  const things = reading.things
+    .slice(0, 3)
+    .map((thing, i) => thingOf(thing, palette, chance, { x: 0.5 + side * (i === 1 ? 0.12 : i === 2 ? -0.06 : -0.2), base: base(thing) }))
   const isSpace = place === 'space'
   const layers: Painter[] = [
     (canvas) => wash(canvas, palette.sky),
@@ -31,10 +33,17 @@ export function landscape(reading: Reading, chance: Dice): Painter {
 }
 
 function stars(chance: Dice, count: number): Painter {
-  const all = Array.from({ length: count }, () => ({ x: chance.between(0, 1), y: chance.between(0, 0.75), radius: chance.between(0.002, 0.006), phase: chance.between(0, 1), pace: chance.whole(1, 3) }))
+  const all = Array.from({ length: count }, () => ({
+    x: chance.between(0, 1),
+    y: chance.between(0, 0.75),
+    radius: chance.between(0.002, 0.006),
+    phase: chance.between(0, 1),
+    pace: chance.whole(1, 3),
+  }))
   return (canvas, turns) => {
     const { width, height, unit } = canvas
-    for (const { x, y, radius, phase, pace } of all) glow(canvas, x * width, y * height, Math.max(1.2, radius * unit), [255, 250, 240], 0.75 + 0.25 * wave(phase + pace * turns))
+    for (const { x, y, radius, phase, pace } of all)
+      glow(canvas, x * width, y * height, Math.max(1.2, radius * unit), [255, 250, 240], 0.75 + 0.25 * wave(phase + pace * turns))
   }
 }
 
@@ -50,14 +59,21 @@ function lightAt({ light, time }: Palette, chance: Dice, x: number): Painter {
 }
 
 function clouds({ pale, time }: Palette, chance: Dice): Painter {
-  const all = Array.from({ length: chance.whole(2, 4) }, () => ({ y: chance.between(0.1, 0.4), phase: chance.between(0, 1), way: chance.pick([-1, 1]), thick: chance.between(0.02, 0.05) }))
+  const all = Array.from({ length: chance.whole(2, 4) }, () => ({
+    y: chance.between(0.1, 0.4),
+    phase: chance.between(0, 1),
+    way: chance.pick([-1, 1]),
+    thick: chance.between(0.02, 0.05),
+  }))
   const alpha = time === 'night' ? 0.16 : 0.42
   return (canvas, turns) => {
     const { height, unit } = canvas
     for (const { y, phase, way, thick } of all) {
-      const thickness = (column: number): number => unit * thick * (wave(phase + (0.45 * column) / unit + way * turns) - 0.1 + 0.5 * wave(3 * phase + (1.3 * column) / unit))
+      const thickness = (column: number): number =>
+        unit * thick * (wave(phase + (0.45 * column) / unit + way * turns) - 0.1 + 0.5 * wave(3 * phase + (1.3 * column) / unit))
       // Where there is no cloud, its line is above the picture.
-      const line = (column: number): number => (thickness(column) > 0 ? (y + 0.012 * wave(phase + (0.7 * column) / unit)) * height : -height)
+      const line = (column: number): number =>
+        thickness(column) > 0 ? (y + 0.012 * wave(phase + (0.7 * column) / unit)) * height : -height
       ribbon(canvas, line, (column) => Math.max(1, thickness(column)), pale, alpha)
     }
   }

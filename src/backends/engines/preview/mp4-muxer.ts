@@ -70,12 +70,7 @@ function index(film: Film, begin: number): Buffer {
     'mdia',
     full('mdhd', 0, u32(0, 0, timescaleOf(film), ticks), u16(0x55c4, 0)), // 0x55c4: language undetermined
     full('hdlr', 0, u32(0), text('vide'), u32(0, 0, 0), text('preview\0')),
-    box(
-      'minf',
-      full('vmhd', 1, u16(0, 0, 0, 0)),
-      box('dinf', full('dref', 0, u32(1), full('url ', 1))),
-      sampleTable(film, begin, ticks),
-    ),
+    box('minf', full('vmhd', 1, u16(0, 0, 0, 0)), box('dinf', full('dref', 0, u32(1), full('url ', 1))), sampleTable(film, begin, ticks)),
   )
   return box('moov', header, box('trak', track, media))
 }
@@ -85,7 +80,14 @@ function sampleTable({ width, height, sps, pps, frames }: Film, begin: number, t
   const colours = box('colr', text('nclx'), u16(1, 1, 1), u8(0)) // BT.709, limited range
   const entry = box(
     'avc1',
-    u8(0, 0, 0, 0, 0, 0), u16(1), Buffer.alloc(16), u16(width, height), u32(0x480000, 0x480000, 0), u16(1), Buffer.alloc(32), u16(0x18, 0xffff),
+    u8(0, 0, 0, 0, 0, 0),
+    u16(1),
+    Buffer.alloc(16),
+    u16(width, height),
+    u32(0x480000, 0x480000, 0),
+    u16(1),
+    Buffer.alloc(32),
+    u16(0x18, 0xffff),
     config,
     colours,
   )

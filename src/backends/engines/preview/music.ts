@@ -10,9 +10,33 @@ export type Sound = { left: Float32Array; right: Float32Array }
 type Four = readonly [number, number, number, number]
 type Mode = { scale: readonly number[]; progressions: readonly [Four, Four, Four, Four] }
 const MODES: readonly [Mode, Mode, Mode] = [
-  { scale: [0, 2, 4, 5, 7, 9, 11], progressions: [[0, 4, 5, 3], [0, 5, 3, 4], [3, 0, 4, 5], [0, 2, 3, 4]] },
-  { scale: [0, 2, 3, 5, 7, 8, 10], progressions: [[0, 5, 2, 6], [0, 3, 5, 6], [0, 6, 5, 6], [0, 2, 5, 3]] },
-  { scale: [0, 2, 3, 5, 7, 9, 10], progressions: [[0, 3, 0, 6], [0, 6, 3, 0], [0, 2, 3, 6], [0, 1, 3, 0]] },
+  {
+    scale: [0, 2, 4, 5, 7, 9, 11],
+    progressions: [
+      [0, 4, 5, 3],
+      [0, 5, 3, 4],
+      [3, 0, 4, 5],
+      [0, 2, 3, 4],
+    ],
+  },
+  {
+    scale: [0, 2, 3, 5, 7, 8, 10],
+    progressions: [
+      [0, 5, 2, 6],
+      [0, 3, 5, 6],
+      [0, 6, 5, 6],
+      [0, 2, 5, 3],
+    ],
+  },
+  {
+    scale: [0, 2, 3, 5, 7, 9, 10],
+    progressions: [
+      [0, 3, 0, 6],
+      [0, 6, 3, 0],
+      [0, 2, 3, 6],
+      [0, 1, 3, 0],
+    ],
+  },
 ]
 
 /** A tone: strengths of its partials, and how fast it rises and fades. */
@@ -45,7 +69,12 @@ function compose({ tempo, mode: wanted }: Mood, chance: Dice, seconds: number): 
   const root = chance.whole(43, 52)
   const { from, to } = BEATS_PER_MINUTE[tempo ?? 'any']
   const beat = 60 / chance.whole(from, to)
-  const steps = chance.pick<readonly number[]>([[0, 1, 2, 3, 2, 1, 3, 2], [0, 2, 1, 3, 2, 3, 1, 2], [3, 2, 1, 0, 1, 2, 3, 1], [0, 1, 3, 1, 2, 1, 3, 1]])
+  const steps = chance.pick<readonly number[]>([
+    [0, 1, 2, 3, 2, 1, 3, 2],
+    [0, 2, 1, 3, 2, 3, 1, 2],
+    [3, 2, 1, 0, 1, 2, 3, 1],
+    [0, 1, 3, 1, 2, 1, 3, 1],
+  ])
   const rests = Array.from(steps, (_, i) => i > 0 && chance.between(0, 1) < 0.18)
   const key = (degree: number): number => root + (mode.scale[degree % 7] ?? 0) + 12 * Math.floor(degree / 7)
   const notes: Note[] = []
@@ -53,13 +82,22 @@ function compose({ tempo, mode: wanted }: Mood, chance: Dice, seconds: number): 
     const at = bar * 4 * beat
     const degree = chords[bar % chords.length] ?? 0
     const chord = [0, 2, 4].map((third) => degree + third)
-    for (const [i, tone] of chord.entries()) notes.push({ voice: PAD, key: key(tone) + 12, at, seconds: 4 * beat, gain: 0.1, pan: (i - 1) * 0.6 })
-    for (const half of [0, 2]) notes.push({ voice: BASS, key: key(degree) - 12, at: at + half * beat, seconds: 2 * beat, gain: 0.28, pan: 0 })
+    for (const [i, tone] of chord.entries())
+      notes.push({ voice: PAD, key: key(tone) + 12, at, seconds: 4 * beat, gain: 0.1, pan: (i - 1) * 0.6 })
+    for (const half of [0, 2])
+      notes.push({ voice: BASS, key: key(degree) - 12, at: at + half * beat, seconds: 2 * beat, gain: 0.28, pan: 0 })
     // The last bar of every four answers with other steps.
     for (const [i, step] of (bar % 4 === 3 ? steps.toReversed() : steps).entries()) {
       if (rests[i]) continue
       const tone = [...chord, degree + 7][step] ?? degree
-      notes.push({ voice: PLUCK, key: key(tone) + 24, at: at + (i * beat) / 2, seconds: beat * 1.5, gain: i % 4 === 0 ? 0.2 : 0.15, pan: i % 2 ? 0.35 : -0.35 })
+      notes.push({
+        voice: PLUCK,
+        key: key(tone) + 24,
+        at: at + (i * beat) / 2,
+        seconds: beat * 1.5,
+        gain: i % 4 === 0 ? 0.2 : 0.15,
+        pan: i % 2 ? 0.35 : -0.35,
+      })
     }
   }
   return notes

@@ -35,7 +35,8 @@ export function paletteOf({ place, time: given, weather, hue, things }: Reading 
   const { above, horizon, light, ground } = SKIES[time]
   const shift = chance.between(-0.035, 0.035)
   const grey = weather === null ? 1 : 0.45
-  const tone = ([lightness, chroma, at]: Tone, lighter: number, turn: number): Colour => oklch(lightness + lighter, chroma * grey, at + shift + turn)
+  const tone = ([lightness, chroma, at]: Tone, lighter: number, turn: number): Colour =>
+    oklch(lightness + lighter, chroma * grey, at + shift + turn)
   // A colour is that of the thing, where there is one, and of the ground otherwise.
   const groundHue = (things.length === 0 ? hue : null) ?? GROUNDS[place] + shift
   const isSnowy = weather === 'snow'

@@ -34,11 +34,17 @@ export function decodePng(file: Uint8Array, pixels: number): Picture | null {
 /** The chunks that decide the pixels (5.3). Others, and checksums, are ignored: a fault in the data breaks its compression. */
 function chunksOf(file: Buffer): Chunks | null {
   if (file.toString('latin1', 0, 8) !== SIGNATURE || file.toString('latin1', 12, 16) !== 'IHDR' || file.length < 33) return null
-  const header = { width: file.readUInt32BE(16), height: file.readUInt32BE(20), depth: file[24] ?? 0, type: file[25] ?? 0, interlaced: file[28] !== 0 }
+  const header = {
+    width: file.readUInt32BE(16),
+    height: file.readUInt32BE(20),
+    depth: file[24] ?? 0,
+    type: file[25] ?? 0,
+    interlaced: file[28] !== 0,
+  }
   let palette = new Uint8Array()
   let transparency = new Uint8Array()
   const data: Uint8Array[] = []
-  for (let at = 33; at + 8 <= file.length; ) {
+  for (let at = 33; at + 8 <= file.length;) {
     const content = new Uint8Array(file.subarray(at + 8, at + 8 + file.readUInt32BE(at)))
     const name = file.toString('latin1', at + 4, at + 8)
     if (name === 'PLTE') palette = content

@@ -14,7 +14,8 @@ export const openPreview: OpenEngine = async (_name, options) => {
   const engine: Engine = {
     offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] }, ai_edit: { formats: ['png'] } },
     quote: amountsAtMost,
-    run: async (request, run) => ('width' in request || request.verb === 'ai_edit' ? render(request, run) : notMade('not_supported', false)),
+    run: async (request, run) =>
+      'width' in request || request.verb === 'ai_edit' ? render(request, run) : notMade('not_supported', false),
     async close() {},
   }
   return engine

@@ -48,7 +48,11 @@ const TIMES: Record<Time, string> = {
   night: 'night midnight moon moonlight moonlit star starry stars dark neon nocturne',
   day: 'day noon midday sunny sun summer afternoon',
 }
-const WEATHERS: Record<Weather, string> = { rain: 'rain rainy storm stormy shower', snow: 'snow snowy winter ice icy blizzard frozen christmas', fog: 'fog foggy mist misty haze hazy' }
+const WEATHERS: Record<Weather, string> = {
+  rain: 'rain rainy storm stormy shower',
+  snow: 'snow snowy winter ice icy blizzard frozen christmas',
+  fog: 'fog foggy mist misty haze hazy',
+}
 const HUES: readonly (readonly [number, string])[] = [
   [0.08, 'red crimson scarlet ruby'],
   [0.16, 'orange autumn fall copper rust'],
@@ -65,7 +69,12 @@ export type Mood = { tempo: 'slow' | 'fast' | null; mode: 'major' | 'minor' | nu
 
 /** Whether a prompt has a word of a list. Plurals count as their singular. */
 function wordsOf(prompt: string): (list: string) => boolean {
-  const words = new Set(prompt.toLowerCase().split(/[^\p{L}]+/u).flatMap((word) => [word, word.replace(/s$/, '')]))
+  const words = new Set(
+    prompt
+      .toLowerCase()
+      .split(/[^\p{L}]+/u)
+      .flatMap((word) => [word, word.replace(/s$/, '')]),
+  )
   return (list) => list.split(' ').some((word) => words.has(word))
 }
 

@@ -23,7 +23,9 @@ export type Message = { percent: number } | { unsupported: string } | Rendered
 
 function rendered({ request, sources, pixels }: Work, progress: (done: number) => void): Rendered | { unsupported: string } {
   if (request.verb === 'ai_edit') {
-    const [picture, mask] = (['media', 'mask'] as const).map((role) => sources.find((source) => source.role === role)).map((source) => source && decodePng(source.bytes, pixels))
+    const [picture, mask] = (['media', 'mask'] as const)
+      .map((role) => sources.find((source) => source.role === role))
+      .map((source) => source && decodePng(source.bytes, pixels))
     if (!picture || mask === null) return { unsupported: 'no PNG that the preview reads' }
     progress(0.2)
     const canvas = editedPicture(request, picture, mask ?? null)

@@ -9,7 +9,14 @@ import { pictureFor, type Picture } from './yuv-picture.ts'
 const FRAMES_PER_SECOND = 12
 
 /** Renders a film of even width and height; `progress` is called with how much is done, 0 to 1. */
-export function film(prompt: string, seed: number | null, width: number, height: number, durationMs: number, progress: (done: number) => void): Uint8Array {
+export function film(
+  prompt: string,
+  seed: number | null,
+  width: number,
+  height: number,
+  durationMs: number,
+  progress: (done: number) => void,
+): Uint8Array {
   const paint = scene(prompt, seed)
   const surface = blankCanvas(width, height)
   const picture = pictureFor(width, height)
@@ -61,5 +68,11 @@ function brightness(rgb: Float32Array, at: number): number {
 
 /** One channel of four pixels. */
 function mean(rgb: Float32Array, upper: number, lower: number, left: number, right: number, channel: 0 | 2): number {
-  return (rgb[(upper + left) * 3 + channel]! + rgb[(upper + right) * 3 + channel]! + rgb[(lower + left) * 3 + channel]! + rgb[(lower + right) * 3 + channel]!) / 4
+  return (
+    (rgb[(upper + left) * 3 + channel]! +
+      rgb[(upper + right) * 3 + channel]! +
+      rgb[(lower + left) * 3 + channel]! +
+      rgb[(lower + right) * 3 + channel]!) /
+    4
+  )
 }

@@ -15,7 +15,13 @@ export function weatherOf(weather: Weather, chance: Dice): Painter {
 const fallen = (from: number, speed: number, turns: number): number => (from + speed * turns) % 1
 
 function rain(chance: Dice): Painter {
-  const drops = Array.from({ length: 260 }, () => ({ x: chance.between(-0.1, 1), y: chance.between(0, 1), speed: chance.whole(14, 20), long: chance.between(0.03, 0.07), alpha: chance.between(0.12, 0.32) }))
+  const drops = Array.from({ length: 260 }, () => ({
+    x: chance.between(-0.1, 1),
+    y: chance.between(0, 1),
+    speed: chance.whole(14, 20),
+    long: chance.between(0.03, 0.07),
+    alpha: chance.between(0.12, 0.32),
+  }))
   return (canvas, turns) => {
     for (const { x, y, speed, long, alpha } of drops) streak(canvas, x, fallen(y, speed, turns) * 1.1 - 0.05, long, alpha)
   }
@@ -32,11 +38,24 @@ function streak({ width, height, unit, rgb }: Canvas, x: number, y: number, long
 }
 
 function snow(chance: Dice): Painter {
-  const flakes = Array.from({ length: 190 }, () => ({ x: chance.between(0, 1), y: chance.between(0, 1), speed: chance.whole(1, 4), radius: chance.between(0.004, 0.013), phase: chance.between(0, 1) }))
+  const flakes = Array.from({ length: 190 }, () => ({
+    x: chance.between(0, 1),
+    y: chance.between(0, 1),
+    speed: chance.whole(1, 4),
+    radius: chance.between(0.004, 0.013),
+    phase: chance.between(0, 1),
+  }))
   return (canvas, turns) => {
     const { width, height, unit } = canvas
     for (const { x, y, speed, radius, phase } of flakes) {
-      glow(canvas, x * width + 0.02 * unit * wave(phase + 2 * turns), (fallen(y, speed, turns) * 1.1 - 0.05) * height, Math.max(1.5, radius * unit), WHITE, 0.95)
+      glow(
+        canvas,
+        x * width + 0.02 * unit * wave(phase + 2 * turns),
+        (fallen(y, speed, turns) * 1.1 - 0.05) * height,
+        Math.max(1.5, radius * unit),
+        WHITE,
+        0.95,
+      )
     }
   }
 }

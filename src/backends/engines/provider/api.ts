@@ -93,11 +93,15 @@ export function openApi({ base, headers, timeouts, key }: Reach): Api {
     async send(call) {
       call.signal.throwIfAborted()
       try {
-        return await traced(call.method, { kind: 'client', within: true, attributes: { 'http.request.method': call.method, 'server.address': base.hostname } }, async (span) => {
-          const answer = await exchange(call)
-          if (answer.outcome === 'answered') span.set({ 'http.response.status_code': answer.status })
-          return answer
-        })
+        return await traced(
+          call.method,
+          { kind: 'client', within: true, attributes: { 'http.request.method': call.method, 'server.address': base.hostname } },
+          async (span) => {
+            const answer = await exchange(call)
+            if (answer.outcome === 'answered') span.set({ 'http.response.status_code': answer.status })
+            return answer
+          },
+        )
       } catch (cause) {
         call.signal.throwIfAborted()
         return { outcome: 'failed', reason: reasonOf(cause), cause }

@@ -12,7 +12,10 @@ export class ProviderError extends Error {
  * An error of a provider, classified. `refused`: because of the content, so another attempt is refused as well. `exhausted`: the operator's
  * account has no credit left. A task error code: the input is at fault.
  */
-export type Complaint = { text: string; fault: 'refused' | 'exhausted' | Extract<TaskErrorCode, 'unsupported_input' | 'input_too_large'> | null }
+export type Complaint = {
+  text: string
+  fault: 'refused' | 'exhausted' | Extract<TaskErrorCode, 'unsupported_input' | 'input_too_large'> | null
+}
 
 /** The words of a provider are cut here. */
 const TEXT_CHARACTERS = 300

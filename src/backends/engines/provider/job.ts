@@ -25,7 +25,8 @@ export type Jobs<T> = {
 
 /** The status after a poll whose answer does not describe the job. */
 export function failedPoll(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint, now: number): JobStatus<never> {
-  if (answer.outcome === 'answered' && answer.status === 404) return { outcome: 'unknown', failure: faulty(`${what}: there is no such job any more`, true) }
+  if (answer.outcome === 'answered' && answer.status === 404)
+    return { outcome: 'unknown', failure: faulty(`${what}: there is no such job any more`, true) }
   const failure = failureOf(what, answer, complaintOf)
   return failure.retryable ? { outcome: 'unanswered', retryAfterMs: retryAfterMs(answer, now), failure } : failure
 }

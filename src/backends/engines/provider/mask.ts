@@ -48,7 +48,11 @@ export function hasSharp(): boolean {
 
 export type LoadSharp = () => Promise<Sharp | null>
 
-export const loadSharp: LoadSharp = () => import(SHARP).then((module: { default: Sharp }) => module.default, () => null)
+export const loadSharp: LoadSharp = () =>
+  import(SHARP).then(
+    (module: { default: Sharp }) => module.default,
+    () => null,
+  )
 
 /** The whole of an input. Its size was bounded when it was fetched. */
 export async function bytesOf(input: Input): Promise<Buffer> {
@@ -66,7 +70,12 @@ export async function pictureOf(bytes: Uint8Array, types: readonly string[], lim
   if ((width ?? 0) * (height ?? 0) > limits.pixels) return notMade('input_too_large', false)
   if (width && height && types.includes(contentType) && orientation === 1) return { bytes, contentType, width, height }
   const sharp = await load()
-  if (!sharp) return notMade('unsupported_input', false, new ProviderError(`the provider does not take ${contentType}, and sharp, which converts it, is not installed`))
+  if (!sharp)
+    return notMade(
+      'unsupported_input',
+      false,
+      new ProviderError(`the provider does not take ${contentType}, and sharp, which converts it, is not installed`),
+    )
   try {
     const png = await sharp(bytes, { limitInputPixels: limits.pixels }).autoOrient().png().toBuffer()
     const upright = await sharp(png).metadata()
@@ -80,7 +89,14 @@ export async function pictureOf(bytes: Uint8Array, types: readonly string[], lim
  * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded or has another
  * aspect ratio. Without sharp, only a mask that already has the provider's form can be used.
  */
-export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: number, marks: Marks, limits: Limits, load: LoadSharp): Promise<Picture | NotMade> {
+export async function maskFor(
+  picture: Picture,
+  bytes: Uint8Array,
+  growPx: number,
+  marks: Marks,
+  limits: Limits,
+  load: LoadSharp,
+): Promise<Picture | NotMade> {
   const { width, height } = picture
   const info = mediaInfo(bytes, bytes.length)
   if (!info?.contentType.startsWith('image/')) return notMade('unsupported_input', false)
@@ -92,7 +108,10 @@ export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: numbe
   }
   try {
     const options = { limitInputPixels: limits.pixels }
-    const known = info.width !== null && info.orientation === 1 ? (info as MediaInfo & { width: number; height: number }) : await uprightSize(sharp, bytes, options)
+    const known =
+      info.width !== null && info.orientation === 1
+        ? (info as MediaInfo & { width: number; height: number })
+        : await uprightSize(sharp, bytes, options)
     if (!isSameRatio(picture, known)) return notMade('unsupported_input', false)
     // Decodes all of it: what passes as it is must be whole as well.
     const { isOpaque } = await sharp(bytes, options).stats()
@@ -105,7 +124,11 @@ export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: numbe
   }
 }
 
-async function uprightSize(sharp: Sharp, bytes: Uint8Array, options: { limitInputPixels: number }): Promise<{ width: number; height: number }> {
+async function uprightSize(
+  sharp: Sharp,
+  bytes: Uint8Array,
+  options: { limitInputPixels: number },
+): Promise<{ width: number; height: number }> {
   return sharp(await sharp(bytes, options).autoOrient().png().toBuffer()).metadata()
 }
 
@@ -160,5 +183,8 @@ async function drawn(sharp: Sharp, edit: Buffer, { width, height }: Picture, mar
   if (marks === 'white') return sharp(edit, raw).png().toBuffer()
   const kept = await sharp(edit, raw).negate().toColourspace('b-w').raw().toBuffer()
   if (marks === 'black') return sharp(kept, raw).png().toBuffer()
-  return sharp({ create: { width, height, channels: 3, background: '#000000' } }).joinChannel(kept, raw).png().toBuffer()
+  return sharp({ create: { width, height, channels: 3, background: '#000000' } })
+    .joinChannel(kept, raw)
+    .png()
+    .toBuffer()
 }

@@ -2,7 +2,9 @@
 import { randomUUID } from 'node:crypto'
 import type { Body } from './api.ts'
 
-export type Part = { name: string; value: string } | { name: string; filename: string; contentType: string; bytes: number; stream(): AsyncIterable<Uint8Array> | Iterable<Uint8Array> }
+export type Part =
+  | { name: string; value: string }
+  | { name: string; filename: string; contentType: string; bytes: number; stream(): AsyncIterable<Uint8Array> | Iterable<Uint8Array> }
 
 /** A part of bytes that are here. */
 export function filePart(name: string, filename: string, { bytes, contentType }: { bytes: Uint8Array; contentType: string }): Part {

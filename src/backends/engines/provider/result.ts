@@ -90,7 +90,8 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
       if (url.startsWith('data:')) return dataContent(url, run.limits)
       const parsed = URL.parse(url)
       const host = parsed && hostOf(parsed)
-      if (host === null || !hosts.some((known) => covers(known, host))) return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
+      if (host === null || !hosts.some((known) => covers(known, host)))
+        return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
       return download(url, run)
     },
   }
@@ -132,7 +133,8 @@ function dataContent(url: string, { bytes }: Limits): Fetched {
   return { outcome: 'fetched', content: contentOf(isBase64 ? Buffer.from(data, 'base64') : Buffer.from(unescapeBytes(data), 'latin1')) }
 }
 
-const unescapeBytes = (text: string): string => text.replace(/%([0-9a-f]{2})/gi, (_match, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+const unescapeBytes = (text: string): string =>
+  text.replace(/%([0-9a-f]{2})/gi, (_match, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
 
 /** What is made from a result: its facts and what it took, by its bytes. It must be of the format that was requested, and within the limits. */
 export async function measured(fetched: Fetched, request: EngineRequest, limits: Limits): Promise<Made | NotMade> {
@@ -151,7 +153,11 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
     body: content.body(),
     contentType,
     facts: { width, height, durationMs },
-    used: { Job: 1000, Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (requestedMs ?? 0)), Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) },
+    used: {
+      Job: 1000,
+      Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (requestedMs ?? 0)),
+      Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000),
+    },
   }
 }
 
@@ -176,7 +182,9 @@ function unfit(info: MediaInfo | null, bytes: number, { format }: EngineRequest,
     )
   const isSound = contentType.startsWith('audio/')
   if (!isSound && (width === null || height === null)) return faulty(`the result is ${contentType} without a size: it is not whole`, true)
-  if ((width ?? 0) * (height ?? 0) > limits.pixels) return faulty(`the result is ${width}x${height}, above the route's max.megapixels`, false)
-  if ((durationMs ?? 0) > limits.durationMs + SLACK_MS) return faulty(`the result lasts ${durationMs} ms, above the route's max.seconds`, false)
+  if ((width ?? 0) * (height ?? 0) > limits.pixels)
+    return faulty(`the result is ${width}x${height}, above the route's max.megapixels`, false)
+  if ((durationMs ?? 0) > limits.durationMs + SLACK_MS)
+    return faulty(`the result lasts ${durationMs} ms, above the route's max.seconds`, false)
   return null
 }

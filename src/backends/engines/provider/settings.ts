@@ -5,11 +5,12 @@ import { readSettingsFile } from '../../../domain/settings-file.ts'
 import type { Outside } from './dependencies.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
-const milliseconds = (fallback: number, description: string) => Type.Integer({ minimum: 1, maximum: 86_400_000, default: fallback, description })
+const milliseconds = (fallback: number, description: string) =>
+  Type.Integer({ minimum: 1, maximum: 86_400_000, default: fallback, description })
 export const strict = { additionalProperties: false }
 
 export const SHARED = {
-  baseUrl: Type.Optional(text('The address of the API, http or https, with its version; the vendor\'s own when left out.')),
+  baseUrl: Type.Optional(text("The address of the API, http or https, with its version; the vendor's own when left out.")),
   apiKey: Type.Optional(text('The key itself.')),
   apiKeyFile: Type.Optional(text('A file that holds the key. It is read again for every run, so that a key can be rotated.')),
   apiKeyEnv: Type.Optional(text('An environment variable that holds the key.')),
@@ -55,7 +56,8 @@ export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys:
   const { baseUrl, headers, resultHosts, timeouts } = options
   const base = URL.parse((baseUrl ?? vendorUrl).replace(/\/+$/, ''))
   if (!base || !['http:', 'https:'].includes(base.protocol)) throw new Error('baseUrl must be an http or https address')
-  if (base.username !== '' || base.password !== '' || base.hash !== '' || base.search !== '') throw new Error('baseUrl must have no user, password, query or fragment')
+  if (base.username !== '' || base.password !== '' || base.hash !== '' || base.search !== '')
+    throw new Error('baseUrl must have no user, password, query or fragment')
   for (const [name, value] of Object.entries(headers)) {
     if (!isHeaderField(name, value)) throw new Error(`headers has a header that cannot be sent: ${JSON.stringify(name)}`)
     if (OURS.has(name.toLowerCase())) throw new Error(`headers must not set ${name}`)
@@ -72,9 +74,11 @@ function keyOf({ apiKey, apiKeyFile, apiKeyEnv }: Static<typeof Shared>, keys: O
   const fail = (member: string, what: string): never => {
     throw new Error(`${member} ${what}`)
   }
-  const sendable = (member: string, key: string): string => (/^[\x21-\x7e]+$/.test(key) ? key : fail(member, 'does not give a key that can stand in a header'))
+  const sendable = (member: string, key: string): string =>
+    /^[\x21-\x7e]+$/.test(key) ? key : fail(member, 'does not give a key that can stand in a header')
   if (apiKey !== undefined) return sendable('apiKey', apiKey)
-  if (apiKeyEnv !== undefined) return sendable('apiKeyEnv', keys.env(apiKeyEnv) || fail('apiKeyEnv', `names ${apiKeyEnv}, which is not set`))
+  if (apiKeyEnv !== undefined)
+    return sendable('apiKeyEnv', keys.env(apiKeyEnv) || fail('apiKeyEnv', `names ${apiKeyEnv}, which is not set`))
   if (apiKeyFile === undefined) return null
   let content = ''
   try {

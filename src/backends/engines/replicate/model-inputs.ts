@@ -47,13 +47,33 @@ export type MediaUrls = { media: string[]; mask: string | null }
 export type ModelInput = { outcome: 'input'; input: Record<string, unknown> } | { outcome: 'lacking'; part: PartName }
 
 /** Parts without which the result would be another one, when they are not as they would be anyway. A seed and a strength are wishes. */
-const NEEDED: readonly PartName[] = ['prompt', 'media', 'allMedia', 'mask', 'scale', 'background', 'crop', 'startSeconds', 'endSeconds', 'transition']
+const NEEDED: readonly PartName[] = [
+  'prompt',
+  'media',
+  'allMedia',
+  'mask',
+  'scale',
+  'background',
+  'crop',
+  'startSeconds',
+  'endSeconds',
+  'transition',
+]
 
-const PARAMETERS: Partial<Record<PartName, string>> = { media: 'media_url', allMedia: 'media_urls', mask: 'mask_url', startSeconds: 'start_time', endSeconds: 'end_time' }
+const PARAMETERS: Partial<Record<PartName, string>> = {
+  media: 'media_url',
+  allMedia: 'media_urls',
+  mask: 'mask_url',
+  startSeconds: 'start_time',
+  endSeconds: 'end_time',
+}
 
 /** The parameter of the API that a request with sources of these roles has, and that matters and no input of the model takes; null when there is none. */
 export function unsupportedParameter(request: EngineRequest, names: InputNames, roles: readonly ('media' | 'mask')[]): string | null {
-  const found = modelInput(request, names, { media: roles.filter((role) => role === 'media'), mask: roles.includes('mask') ? 'mask' : null })
+  const found = modelInput(request, names, {
+    media: roles.filter((role) => role === 'media'),
+    mask: roles.includes('mask') ? 'mask' : null,
+  })
   return found.outcome === 'lacking' ? (PARAMETERS[found.part] ?? found.part) : null
 }
 
@@ -88,9 +108,11 @@ function partsOf(request: EngineRequest, { media, mask }: MediaUrls): Parts {
 function ownParts(request: EngineRequest): Parts {
   if (request.verb === 'background_remove') return { background: request.background, crop: request.crop }
   if (request.verb === 'upscale') return { scale: request.scale }
-  if (request.verb === 'ai_edit') return { prompt: request.prompt, strength: request.strength ?? undefined, seed: request.seed ?? undefined }
+  if (request.verb === 'ai_edit')
+    return { prompt: request.prompt, strength: request.strength ?? undefined, seed: request.seed ?? undefined }
   if (request.verb === 'inpaint') return { prompt: request.prompt, seed: request.seed ?? undefined }
-  if (request.verb === 'trim') return { startSeconds: request.startMs / 1000, endSeconds: request.endMs === null ? undefined : request.endMs / 1000 }
+  if (request.verb === 'trim')
+    return { startSeconds: request.startMs / 1000, endSeconds: request.endMs === null ? undefined : request.endMs / 1000 }
   if (request.verb === 'merge') return { transition: request.transition, fit: request.fit }
   const { prompt, width, height, durationMs, seed } = request
   const size = width === null || height === null ? {} : { width, height, size: `${width}x${height}`, aspectRatio: ratioOf(width, height) }

@@ -7,7 +7,9 @@ import type { JobStatus } from '../provider/job.ts'
 export function targetOf(model: string | null): { path: string; fields: Record<string, string> } | null {
   const [, owner, name, version] = /^([A-Za-z0-9][\w.-]*)\/([A-Za-z0-9][\w.-]*)(?::([\w.-]+))?$/.exec(model ?? '') ?? []
   if (owner !== undefined && name !== undefined) {
-    return version === undefined ? { path: `/models/${owner}/${name}/predictions`, fields: {} } : { path: '/predictions', fields: { version } }
+    return version === undefined
+      ? { path: `/models/${owner}/${name}/predictions`, fields: {} }
+      : { path: '/predictions', fields: { version } }
   }
   return /^[0-9a-f]{64}$/.test(model ?? '') ? { path: '/predictions', fields: { version: model ?? '' } } : null
 }
@@ -25,7 +27,8 @@ export function complaintOf(body: unknown): Complaint {
 /** The status of a prediction. Its `value` is the output. */
 export function predictionStatus(prediction: Record<string, unknown>): JobStatus<unknown> {
   const { status, error, output, data_removed: removed } = prediction
-  if (status === 'succeeded') return removed === true ? faulty('the output of the prediction was removed', true) : { outcome: 'ended', value: output }
+  if (status === 'succeeded')
+    return removed === true ? faulty('the output of the prediction was removed', true) : { outcome: 'ended', value: output }
   if (status === 'failed') return failed(typeof error === 'string' ? error : '')
   if (status === 'canceled' || status === 'aborted') return faulty(`the prediction was ${status} at the provider`, true)
   return { outcome: 'running', percent: null }

@@ -18,15 +18,21 @@ const VENDOR_URL = 'https://api.replicate.com/v1'
 const VENDOR_HOSTS = ['replicate.delivery', '*.replicate.delivery']
 
 const formats = (...all: [string, ...string[]]) =>
-  Type.Array(Type.Enum(all), { minItems: 1, uniqueItems: true, default: [all[0]], description: 'Those that the model makes, the default first.' })
+  Type.Array(Type.Enum(all), {
+    minItems: 1,
+    uniqueItems: true,
+    default: [all[0]],
+    description: 'Those that the model makes, the default first.',
+  })
 const name = Type.String({ minLength: 1, maxLength: 100 })
 const inputs = Type.Optional(
   Type.Object(Object.fromEntries(PARTS.map((part) => [part, Type.Optional(name)])), {
     ...strict,
-    description: 'The model\'s name of each part of a request, in place of the usual names of the kind. Parts that are not named are not sent.',
+    description:
+      "The model's name of each part of a request, in place of the usual names of the kind. Parts that are not named are not sent.",
   }),
 )
-const masks = Type.Enum(['white', 'black', 'transparent'], { default: 'white', description: 'How the model\'s masks mark what is edited.' })
+const masks = Type.Enum(['white', 'black', 'transparent'], { default: 'white', description: "How the model's masks mark what is edited." })
 const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs }, strict))
 const masked = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs, masks }, strict))
 const film = () => Type.Optional(Type.Object({ formats: formats('mp4'), inputs }, strict))
@@ -71,17 +77,26 @@ export function replicateEngines(outside: Outside): OpenEngine {
       if (url === null) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
       return measured(await results.fetch(url, run), request, run.limits)
     })
-    return { ...engine, unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.verb] as Offer, request), roles) }
+    return {
+      ...engine,
+      unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.verb] as Offer, request), roles),
+    }
   }
 }
 
 /** Members rather than values, which may be a tenant's. */
-const shapeOf = (output: unknown): string => (typeof output === 'object' && output !== null ? `{${Object.keys(output).slice(0, 10).join(', ')}}` : typeof output)
+const shapeOf = (output: unknown): string =>
+  typeof output === 'object' && output !== null ? `{${Object.keys(output).slice(0, 10).join(', ')}}` : typeof output
 
 /**
  * Runs a prediction to its output. Without `Prefer: wait`: the id of a prediction that is paid for would be unknown until that request is answered.
  */
-async function predict({ api, outside, background }: Around, offer: Offer, request: EngineRequest, run: Run): Promise<{ outcome: 'ended'; value: unknown } | NotMade> {
+async function predict(
+  { api, outside, background }: Around,
+  offer: Offer,
+  request: EngineRequest,
+  run: Run,
+): Promise<{ outcome: 'ended'; value: unknown } | NotMade> {
   const target = targetOf(run.model)
   if (!target) return faulty(`the route's model must be owner/name, owner/name:version or a version, not ${run.model}`, false)
   const path = (id: string): string => `/predictions/${encodeURIComponent(id)}`
@@ -149,7 +164,8 @@ async function urlsOf(api: Api, request: EngineRequest, marks: Marks, run: Run):
 /** The inputs as they are sent: with a mask, the picture upright and the mask in the model's form. */
 async function preparedInputs(request: EngineRequest, marks: Marks, { inputs: given, limits }: Run): Promise<readonly Input[] | NotMade> {
   const [media, mask] = [given.find(({ role }) => role === 'media'), given.find(({ role }) => role === 'mask')]
-  if (request.verb === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels) return notMade('input_too_large', false)
+  if (request.verb === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels)
+    return notMade('input_too_large', false)
   if (!media || !mask) return given
   const upright = await pictureOf(await bytesOf(media), ['image/png', 'image/jpeg', 'image/webp'], limits, loadSharp)
   if ('outcome' in upright) return upright
@@ -179,4 +195,3 @@ async function scaledPixels(media: Input, scale: number): Promise<number> {
   const info = mediaInfo(Buffer.concat(chunks), media.bytes)
   return (info?.width ?? 0) * (info?.height ?? 0) * scale ** 2
 }
-

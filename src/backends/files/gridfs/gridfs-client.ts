@@ -1,12 +1,26 @@
 /** MongoDB client of the files backend: timeouts, majority concerns, and the classification of failures. */
 import { setTimeout } from 'node:timers/promises'
-import { MongoBulkWriteError, MongoClient, MongoError, MongoNetworkError, MongoServerError, MongoServerSelectionError, type Db } from 'mongodb'
+import {
+  MongoBulkWriteError,
+  MongoClient,
+  MongoError,
+  MongoNetworkError,
+  MongoServerError,
+  MongoServerSelectionError,
+  type Db,
+} from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 
 /** The database of a STORE_URL that names none. */
 const DATABASE = 'tollgate'
 /** The driver's heartbeat detects a silent server, and fails the operations that wait for it. */
-const TIMEOUTS = { connectTimeoutMS: 3_000, serverSelectionTimeoutMS: 3_000, waitQueueTimeoutMS: 5_000, socketTimeoutMS: 10_000, heartbeatFrequencyMS: 3_000 }
+const TIMEOUTS = {
+  connectTimeoutMS: 3_000,
+  serverSelectionTimeoutMS: 3_000,
+  waitQueueTimeoutMS: 5_000,
+  socketTimeoutMS: 10_000,
+  heartbeatFrequencyMS: 3_000,
+}
 const ATTEMPTS = 3
 const PAUSE_MS = 100
 
@@ -43,7 +57,10 @@ function clientOf(storeUrl: string): MongoClient {
     })
   } catch (error) {
     // The driver's message may quote the address, so it is only logged as the cause.
-    throw new Error('STORE_URL cannot be read as the address of a MongoDB: it may be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>.', { cause: error })
+    throw new Error(
+      'STORE_URL cannot be read as the address of a MongoDB: it may be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>.',
+      { cause: error },
+    )
   }
 }
 

@@ -55,7 +55,7 @@ export async function sweepDue({ s3, address, stat, remove }: Due, now: number, 
     await s3.demand({ method: 'DELETE', key: `expires/${entry}` })
     if (due) removed++
   }
-  for (let after = ''; removed < limit; ) {
+  for (let after = ''; removed < limit;) {
     const { names, more } = await listKeys(s3, address, 'expires/', after, limit - removed)
     // Objects of other programs are ignored.
     const entries = names.filter((name) => /^\d{16}-/.test(name) && isFileId(name.slice(17)))

@@ -32,7 +32,8 @@ export async function upload(s3: S3Client, { key, body, headers, beforeCommit, u
   const parts = partsOf(body, PART_BYTES)
   try {
     const first = await parts.next()
-    if (!first.done && first.value.length === PART_BYTES) return await uploadParts(s3, { key, first: first.value, parts, headers, beforeCommit, under })
+    if (!first.done && first.value.length === PART_BYTES)
+      return await uploadParts(s3, { key, first: first.value, parts, headers, beforeCommit, under })
     const bytes = first.done ? Buffer.alloc(0) : first.value
     await beforeCommit()
     const { headers: facts } = await s3.demand({ method: 'PUT', key, headers, body: bytes })
@@ -45,7 +46,10 @@ export async function upload(s3: S3Client, { key, body, headers, beforeCommit, u
 
 type Parts = Omit<Upload, 'body'> & { first: Buffer; parts: AsyncGenerator<Buffer> }
 
-async function uploadParts(s3: S3Client, { key, first, parts, headers, beforeCommit, under }: Parts): Promise<{ size: number; etag: string }> {
+async function uploadParts(
+  s3: S3Client,
+  { key, first, parts, headers, beforeCommit, under }: Parts,
+): Promise<{ size: number; etag: string }> {
   const name = randomUUID()
   const begun = await s3.demand({ method: 'POST', key, query: { uploads: '' }, headers: { ...headers, [UPLOAD]: name }, answer: 'xml' })
   const uploadId = element(begun.text, 'UploadId')
@@ -54,7 +58,12 @@ async function uploadParts(s3: S3Client, { key, first, parts, headers, beforeCom
     const tags: string[] = []
     let size = 0
     const send = async (part: Buffer) => {
-      const { headers: facts } = await s3.demand({ method: 'PUT', key, query: { partNumber: String(tags.length + 1), uploadId }, body: part })
+      const { headers: facts } = await s3.demand({
+        method: 'PUT',
+        key,
+        query: { partNumber: String(tags.length + 1), uploadId },
+        body: part,
+      })
       tags.push(bare(facts['etag']))
       size += part.length
     }
@@ -74,7 +83,14 @@ async function uploadParts(s3: S3Client, { key, first, parts, headers, beforeCom
 async function complete(s3: S3Client, key: string, uploadId: string, tags: string[], name: string): Promise<string> {
   const list = tags.map((tag, at) => `<Part><PartNumber>${at + 1}</PartNumber><ETag>&quot;${tag}&quot;</ETag></Part>`).join('')
   const body = Buffer.from(`<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list}</CompleteMultipartUpload>`)
-  const request: S3Request = { method: 'POST', key, query: { uploadId }, headers: { 'content-type': 'application/xml' }, body, answer: 'xml' }
+  const request: S3Request = {
+    method: 'POST',
+    key,
+    query: { uploadId },
+    headers: { 'content-type': 'application/xml' },
+    body,
+    answer: 'xml',
+  }
   const answer = await s3.call(request)
   if (answer.outcome === 'answered') return bare(element(answer.text, 'ETag'))
   // An earlier attempt whose answer was lost may have completed the upload.

@@ -50,7 +50,9 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     const url = new URL(key === undefined ? address.bucketUrl : `${address.base}${key}`)
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
     if (signingKeys.size > 8) signingKeys.clear()
-    const hash = createHash('sha256').update(body ?? '').digest('hex')
+    const hash = createHash('sha256')
+      .update(body ?? '')
+      .digest('hex')
     const signer = new AwsV4Signer({
       ...(await credentialsNow()),
       method,
@@ -61,7 +63,12 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
       cache: signingKeys,
     })
     const signed = await signer.sign()
-    const response = await send(signed.url.href, { method, headers: Object.fromEntries(signed.headers), body: body ?? null, dispatcher: agent })
+    const response = await send(signed.url.href, {
+      method,
+      headers: Object.fromEntries(signed.headers),
+      body: body ?? null,
+      dispatcher: agent,
+    })
     const { statusCode: status, body: stream } = response
     const facts = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
     if (status < 300 && answer === 'stream') return { outcome: 'answered', status, headers: facts, text: '', body: stream }
@@ -152,7 +159,12 @@ export function credentialsOf({ credentialFiles }: S3Address, given: Credentials
 }
 
 async function readSecret(file: string): Promise<string> {
-  const text = await readFile(file, 'utf8').then((text) => text.trim(), (error: NodeJS.ErrnoException) => error)
+  const text = await readFile(file, 'utf8').then(
+    (text) => text.trim(),
+    (error: NodeJS.ErrnoException) => error,
+  )
   if (typeof text === 'string' && text !== '') return text
-  throw new Error(`FILES_URL names the file ${file} for its credentials, which ${text === '' ? 'is empty' : `cannot be read (${text.code})`}.`)
+  throw new Error(
+    `FILES_URL names the file ${file} for its credentials, which ${text === '' ? 'is empty' : `cannot be read (${text.code})`}.`,
+  )
 }

@@ -55,8 +55,11 @@ function bucketUrlOf(bucket: string, region: string, parameters: URLSearchParams
 }
 
 function credentialFilesOf(parameters: URLSearchParams): S3Address['credentialFiles'] {
-  const [accessKeyId, secretAccessKey, sessionToken] = ['accessKeyIdFile', 'secretAccessKeyFile', 'sessionTokenFile'].map((name) => parameters.get(name) || null)
+  const [accessKeyId, secretAccessKey, sessionToken] = ['accessKeyIdFile', 'secretAccessKeyFile', 'sessionTokenFile'].map(
+    (name) => parameters.get(name) || null,
+  )
   if (!accessKeyId && !secretAccessKey && !sessionToken) return null
-  if (!accessKeyId || !secretAccessKey) throw new Error('FILES_URL names only a part of the credentials: accessKeyIdFile and secretAccessKeyFile belong together.')
+  if (!accessKeyId || !secretAccessKey)
+    throw new Error('FILES_URL names only a part of the credentials: accessKeyIdFile and secretAccessKeyFile belong together.')
   return { accessKeyId, secretAccessKey, sessionToken: sessionToken ?? null }
 }

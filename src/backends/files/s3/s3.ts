@@ -50,7 +50,12 @@ function filesIn(s3: S3Client, address: S3Address): Files {
     if (!isFileId(id)) return null
     // S3 answers an invalid range with the whole object.
     const readable = !range || (range.start >= 0 && range.start <= range.end)
-    const request: S3Request = { method: 'GET', key: `files/${id}`, headers: range && readable ? { range: `bytes=${range.start}-${range.end}` } : {}, answer: 'stream' }
+    const request: S3Request = {
+      method: 'GET',
+      key: `files/${id}`,
+      headers: range && readable ? { range: `bytes=${range.start}-${range.end}` } : {},
+      answer: 'stream',
+    }
     const answer = await s3.call(request)
     if (answer.outcome === 'refused') {
       if (answer.status === 404 && answer.code !== 'NoSuchBucket') return null
@@ -62,7 +67,8 @@ function filesIn(s3: S3Client, address: S3Address): Files {
     if (facts && readable && (!range || (answer.status === 206 && range.end < facts.size))) return { ...facts, stream }
     stream.destroy()
     if (!facts) return null
-    if (readable && range && range.end < facts.size) throw new Unavailable('files', new Error('S3 answered a range request with the whole object'))
+    if (readable && range && range.end < facts.size)
+      throw new Unavailable('files', new Error('S3 answered a range request with the whole object'))
     throw new RangeError('the range lies outside the file')
   }
 
@@ -94,7 +100,7 @@ function filesIn(s3: S3Client, address: S3Address): Files {
 
     async list(after, limit) {
       const ids: string[] = []
-      for (let more = true, last = after; more && ids.length < limit; ) {
+      for (let more = true, last = after; more && ids.length < limit;) {
         const page = await listKeys(s3, address, 'files/', last, limit - ids.length)
         ids.push(...page.names.filter(isFileId))
         last = page.names.at(-1) ?? last
@@ -135,7 +141,11 @@ function guarded(body: Readable): Readable {
 
 /** Lists and writes once. Throws an Error with advice for the operator when the refusal is permanent. */
 async function tryOut(s3: S3Client, address: S3Address): Promise<void> {
-  const listed = await s3.call({ method: 'GET', query: { 'list-type': '2', 'max-keys': '1', prefix: `${address.prefix}files/` }, answer: 'xml' })
+  const listed = await s3.call({
+    method: 'GET',
+    query: { 'list-type': '2', 'max-keys': '1', prefix: `${address.prefix}files/` },
+    answer: 'xml',
+  })
   if (listed.outcome === 'refused') throw new Error(advice(address, listed))
   if (!listed.text.includes('<ListBucketResult'))
     throw new Error(
@@ -154,7 +164,8 @@ function advice({ bucket, region, bucketUrl }: S3Address, { status, code, messag
   const server = new URL(bucketUrl).host
   const reason = `${status}${code && ` ${code}`}${message && `: ${message}`}`
   if (code === 'NoSuchBucket') return `FILES_URL names the bucket ${bucket}, which ${server} does not have: create it, or correct the name.`
-  if (BAD_KEYS.includes(code)) return `FILES_URL: ${server} does not accept the access key (${code}): correct the access key id and the secret access key.`
+  if (BAD_KEYS.includes(code))
+    return `FILES_URL: ${server} does not accept the access key (${code}): correct the access key id and the secret access key.`
   if (code === 'RequestTimeTooSkewed') return `FILES_URL: the clock of this machine is too far from that of ${server}: set it right.`
   if (BAD_REGIONS.includes(code)) {
     const right = /<Region>([a-z0-9-]+)<\/Region>/.exec(text)?.[1]

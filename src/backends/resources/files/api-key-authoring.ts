@@ -3,7 +3,19 @@ import { chmod, link, realpath, rename, rm, stat, writeFile } from 'node:fs/prom
 import { join } from 'node:path'
 import { stringify } from 'yaml'
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, type ApiKeyResource, type ApiKeyStatus, type ChangedKey, type DeclaredKey, type IssuedKey, type KeyEdit, type KeyName, type Ref, type Resources, type SeenKey } from '../resources.ts'
+import {
+  API_VERSION,
+  type ApiKeyResource,
+  type ApiKeyStatus,
+  type ChangedKey,
+  type DeclaredKey,
+  type IssuedKey,
+  type KeyEdit,
+  type KeyName,
+  type Ref,
+  type Resources,
+  type SeenKey,
+} from '../resources.ts'
 import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
@@ -64,7 +76,10 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
       const present = declared.get(ref)?.metadata
       if (!present) return null
       if (seen && (seen.uid !== present.uid || seen.generation !== present.generation)) return { outcome: 'conflict' }
-      const impossible: ChangedKey = { outcome: 'refused', faults: [`spec.${field.name}: only the author of the manifest can change it, because of how it is written`] }
+      const impossible: ChangedKey = {
+        outcome: 'refused',
+        faults: [`spec.${field.name}: only the author of the manifest can change it, because of how it is written`],
+      }
       if (file === null) return impossible
       const target = await realpath(join(path, file))
       const before = await signature(target)

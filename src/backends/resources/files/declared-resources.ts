@@ -73,7 +73,9 @@ export async function openDeclared(options: Options): Promise<Declared> {
     const entry = entries.get(key)
     if (entry) entry.missingSince = null
     if (entry && isSame(entry.resource, manifest)) return void Object.assign(entry.resource, { spec: manifest.spec })
-    const declaration = entry ? next(entry, manifest) : { ...newIdentity(manifest.ref, now), ref: manifest.ref, generation: 1, spec: manifest.spec }
+    const declaration = entry
+      ? next(entry, manifest)
+      : { ...newIdentity(manifest.ref, now), ref: manifest.ref, generation: 1, spec: manifest.spec }
     if (!entry || declaration.generation !== entry.resource.metadata.generation) await declarations.declare(declaration)
     entries.set(key, { resource: resourceOf(declaration, manifest), createdAt: declaration.createdAt, missingSince: null })
     changed(manifest.ref)
@@ -134,7 +136,10 @@ function next({ resource, createdAt }: Entry, { ref, spec }: Manifest): Declarat
   return { ref, uid, createdAt, generation: isDeepStrictEqual(resource.spec, spec) ? generation : generation + 1, spec }
 }
 
-function resourceOf({ ref, uid, createdAt, generation, spec }: Declaration, { labels, annotations }: Pick<Manifest, 'labels' | 'annotations'>): Resource {
+function resourceOf(
+  { ref, uid, createdAt, generation, spec }: Declaration,
+  { labels, annotations }: Pick<Manifest, 'labels' | 'annotations'>,
+): Resource {
   const metadata = {
     name: ref.name,
     namespace: ref.namespace,

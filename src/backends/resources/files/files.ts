@@ -54,7 +54,17 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     },
     changed: (ref) => changed(ref),
   })
-  const folderSync = openFolderSync({ path, declared, secrets, statuses, errorReports, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
+  const folderSync = openFolderSync({
+    path,
+    declared,
+    secrets,
+    statuses,
+    errorReports,
+    clock,
+    uptime,
+    log: config.log,
+    changed: (ref) => changed(ref),
+  })
   const pollLoop = openPollLoop(path, folderSync.sync)
 
   return {
@@ -70,7 +80,11 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     health: folderSync.health,
     get: (ref) => declared.get(ref),
     list: ((kind: Resource['kind'], namespace?: string) =>
-      declared.all().filter((resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace))) as Resources['list'],
+      declared
+        .all()
+        .filter(
+          (resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace),
+        )) as Resources['list'],
     ...openOutputs(declared, statuses, secrets, errorReports),
     ...openAuthoring({ path, declared, validator, statuses, sync: pollLoop.runNow }),
     // A folder has no finalizers, and no second controller.

@@ -13,8 +13,7 @@ export type ManifestFile = { name: string; parsed: Parsed }
 
 export type Scan =
   /** In the order of the names. `isStable` is false while a file is still changing: scan again soon. */
-  | { outcome: 'read'; files: ManifestFile[]; isStable: boolean }
-  | { outcome: 'unreadable'; reason: string }
+  { outcome: 'read'; files: ManifestFile[]; isStable: boolean } | { outcome: 'unreadable'; reason: string }
 
 export type Folder = { scan(): Promise<Scan> }
 
@@ -52,7 +51,11 @@ export function openFolder(path: string): Folder {
       states = next
       isFirst = false
       const files = [...next].flatMap(([name, { parsed }]) => (parsed ? [{ name, parsed }] : []))
-      return { outcome: 'read', files, isStable: [...next.values()].every(({ seen, applied }) => seen === applied || seen.startsWith('error')) }
+      return {
+        outcome: 'read',
+        files,
+        isStable: [...next.values()].every(({ seen, applied }) => seen === applied || seen.startsWith('error')),
+      }
     },
   }
 }
@@ -70,7 +73,8 @@ async function signature(path: string): Promise<string> {
 async function read(path: string): Promise<Parsed> {
   try {
     const file = await readRegular(path, MAX_FILE_BYTES)
-    if (file.outcome === 'refused') return broken(file.reason === 'tooLarge' ? `larger than ${MAX_FILE_BYTES} bytes` : 'not read: it is not a regular file')
+    if (file.outcome === 'refused')
+      return broken(file.reason === 'tooLarge' ? `larger than ${MAX_FILE_BYTES} bytes` : 'not read: it is not a regular file')
     return parseDocuments(new TextDecoder('utf-8', { fatal: true }).decode(file.bytes))
   } catch (error) {
     return broken(`cannot be read (${codeOf(error)})`)

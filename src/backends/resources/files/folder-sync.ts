@@ -63,7 +63,8 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
   }
 
   function setProblem(next: string | null, err?: unknown): void {
-    if (next !== null && next !== problem) log.error({ event: 'manifests_unavailable', folder: path, reason: next, err }, 'manifest sync failed')
+    if (next !== null && next !== problem)
+      log.error({ event: 'manifests_unavailable', folder: path, reason: next, err }, 'manifest sync failed')
     if (next === null && problem !== null) log.info({ event: 'manifests_recovered', folder: path }, 'manifest sync recovered')
     problem = next
     hasSynced = true
@@ -76,7 +77,10 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
         setProblem(problem)
         return nextMs
       } catch (err) {
-        setProblem(`changes of the manifests cannot be applied: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be written'}`, err)
+        setProblem(
+          `changes of the manifests cannot be applied: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be written'}`,
+          err,
+        )
         return POLL_MS
       }
     },

@@ -4,7 +4,8 @@ import { isMap, isNode, isScalar, parseAllDocuments, type Document, type YAMLMap
 import { YAML } from '../yaml.ts'
 
 /** `document` is the value of the document after the edit. */
-export type Edited = { outcome: 'edited'; text: string; document: unknown } | { outcome: 'unchanged'; document: unknown } | { outcome: 'impossible' }
+export type Edited =
+  { outcome: 'edited'; text: string; document: unknown } | { outcome: 'unchanged'; document: unknown } | { outcome: 'impossible' }
 
 export type Field = { name: string; value: string | number }
 

@@ -30,7 +30,8 @@ export function openManifestErrorReports(statuses: Statuses, log: ResourcesConfi
       const before = refused
       refused = new Map()
       for (const { ref, file, message } of errors) {
-        if (ref) refused.set(keyOf(ref), { ref, refusal: { message: `${file}: ${message}`, since: before.get(keyOf(ref))?.refusal.since ?? now } })
+        if (ref)
+          refused.set(keyOf(ref), { ref, refusal: { message: `${file}: ${message}`, since: before.get(keyOf(ref))?.refusal.since ?? now } })
       }
       for (const [key, { ref, refusal }] of refused) {
         if (before.get(key)?.refusal.message !== refusal.message) await statuses.put(ref, await statuses.get(ref), refusal)

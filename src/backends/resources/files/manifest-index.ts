@@ -42,7 +42,8 @@ export function openManifestIndex(validate: (document: Document) => Validated): 
       const before = declaredBy.get(name) ?? { keys: new Set<string>(), isReadable: false }
       const keys = new Set<string>()
       const report = (ref: Ref | null, message: string) => errors.push({ file: name, ref, message })
-      const isReadable = parsed.outcome === 'parsed' && parsed.documents.map((document) => add(document, name, keys, documents, report)).every(Boolean)
+      const isReadable =
+        parsed.outcome === 'parsed' && parsed.documents.map((document) => add(document, name, keys, documents, report)).every(Boolean)
       if (isReadable) {
         declaredBy.set(name, { keys, isReadable })
         continue
@@ -97,12 +98,14 @@ export function openManifestIndex(validate: (document: Document) => Validated): 
 /** The faults in one line of text, each with its line number unless the fault before has the same. */
 function faultsText(document: Document, prefix: string, faults: Fault[]): string {
   let last = 0
-  return faults.map(({ place, sentence }, n) => {
-    const line = lineIn(document, place)
-    const at = line === last ? '' : `line ${line}: `
-    last = line
-    return `${at}${n === 0 ? prefix : ''}${sentence}`
-  }).join('; ')
+  return faults
+    .map(({ place, sentence }, n) => {
+      const line = lineIn(document, place)
+      const at = line === last ? '' : `line ${line}: `
+      last = line
+      return `${at}${n === 0 ? prefix : ''}${sentence}`
+    })
+    .join('; ')
 }
 
 function keptSentence(keys: string[]): string {

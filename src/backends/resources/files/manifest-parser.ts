@@ -23,7 +23,11 @@ export function parseDocuments(text: string): Parsed {
       if (fault) return { outcome: 'broken', reason: `line ${lineOf(fault.offset)}: ${fault.message}` }
       const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
       if (value === null || value === undefined) continue
-      if (isCyclic(value)) return { outcome: 'broken', reason: `line ${lineOf(document.contents?.range?.[0] ?? 0)}: an alias refers to a value that contains it` }
+      if (isCyclic(value))
+        return {
+          outcome: 'broken',
+          reason: `line ${lineOf(document.contents?.range?.[0] ?? 0)}: an alias refers to a value that contains it`,
+        }
       const [start, , end] = document.range ?? [0, 0, text.length]
       documents.push({ line: lineOf(document.contents?.range?.[0] ?? 0), value, source: text.slice(start, end), sourceLine: lineOf(start) })
     }

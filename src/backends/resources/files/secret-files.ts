@@ -160,7 +160,10 @@ async function readEntry(path: string, entry: string): Promise<string | null> {
 }
 
 async function modeOf(path: string): Promise<number> {
-  return stat(path).then(({ mode }) => mode & 0o777, () => 0)
+  return stat(path).then(
+    ({ mode }) => mode & 0o777,
+    () => 0,
+  )
 }
 
 function ownerAt(path: string): ReturnType<typeof parseOwner> {
@@ -181,8 +184,10 @@ function namesIn(path: string): string[] {
 
 /** Changes with every change of the folder or an entry. */
 function signature(path: string): string {
-  return ['.', 'api-key', 'key-id', OWNER].map((entry) => {
-    const info = statSync(join(path, entry), { bigint: true, throwIfNoEntry: false })
-    return info ? `${info.ino}:${info.size}:${info.ctimeNs}` : 'gone'
-  }).join(' ')
+  return ['.', 'api-key', 'key-id', OWNER]
+    .map((entry) => {
+      const info = statSync(join(path, entry), { bigint: true, throwIfNoEntry: false })
+      return info ? `${info.ino}:${info.size}:${info.ctimeNs}` : 'gone'
+    })
+    .join(' ')
 }

@@ -71,7 +71,10 @@ function refused({ message, since }: Refusal, status: Status | null): Condition 
 function parseStatus(text: string | null): Status | null {
   try {
     const status = parse(text ?? '')
-    return Array.isArray(status?.conditions) && status.conditions.every((condition: unknown) => typeof condition === 'object' && condition !== null) ? status : null
+    return Array.isArray(status?.conditions) &&
+      status.conditions.every((condition: unknown) => typeof condition === 'object' && condition !== null)
+      ? status
+      : null
   } catch {
     return null
   }

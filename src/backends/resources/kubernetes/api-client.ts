@@ -28,7 +28,12 @@ export type Client = {
   /** Throws `Unavailable` when the server cannot be reached, is overloaded or does not accept the credentials. */
   request<T>(method: Method, path: string, options?: RequestOptions): Promise<ApiResponse<T>>
   /** Streams the body of a GET; resolves to the response if its status is not 200. The stream fails after `idleMs` without a byte. */
-  stream(path: string, query: Record<string, string>, signal: AbortSignal, idleMs: number): Promise<AsyncIterable<Uint8Array> | ApiResponse<object>>
+  stream(
+    path: string,
+    query: Record<string, string>,
+    signal: AbortSignal,
+    idleMs: number,
+  ): Promise<AsyncIterable<Uint8Array> | ApiResponse<object>>
   /** Requests by method and status code, `<error>` where there was no response. */
   counts(): { method: Method; code: string; count: number }[]
   /** Calls `observer` after each `request` with its duration, which includes the wait for the concurrency limit. */
@@ -55,7 +60,15 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     counted.set(`${method} ${code}`, entry)
   }
 
-  type ApiRequest = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
+  type ApiRequest = {
+    method: Method
+    path: string
+    query: Record<string, string>
+    body?: string
+    contentType?: string
+    signal?: AbortSignal
+    idleMs: number
+  }
 
   /** Sends the request, and once more with fresh credentials after a 401. */
   async function send(request: ApiRequest, refused?: Connection): Promise<Dispatcher.ResponseData> {
@@ -68,7 +81,12 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       origin: server.origin,
       path: `${base}${path}${search && `?${search}`}`,
       method,
-      headers: { ...headers, accept: 'application/json', 'user-agent': userAgent, ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
+      headers: {
+        ...headers,
+        accept: 'application/json',
+        'user-agent': userAgent,
+        ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }),
+      },
       headersTimeout: TIMEOUT_MS,
       bodyTimeout: idleMs,
       // undici would close the connection after a DELETE with a body, which the API server accepts.
@@ -96,7 +114,8 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   async function read(method: Method, path: string, { statusCode, body }: Dispatcher.ResponseData): Promise<ApiResponse<never>> {
     const text = await body.text()
     const parsed = text.startsWith('{') ? JSON.parse(text) : { message: text.slice(0, 200) }
-    if (statusCode === 401 || statusCode === 429 || statusCode >= 500) throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
+    if (statusCode === 401 || statusCode === 429 || statusCode >= 500)
+      throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
     return { status: statusCode, body: parsed as never }
   }
 

@@ -1,6 +1,17 @@
 /** Issues, reads and changes ApiKeys through the API server, as any other client would; the watch delivers them like all others. */
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, type ApiKeyResource, type ApiKeyStatus, type ChangedKey, type DeclaredKey, type IssuedKey, type KeyEdit, type KeyName, type Resources, type SeenKey } from '../resources.ts'
+import {
+  API_VERSION,
+  type ApiKeyResource,
+  type ApiKeyStatus,
+  type ChangedKey,
+  type DeclaredKey,
+  type IssuedKey,
+  type KeyEdit,
+  type KeyName,
+  type Resources,
+  type SeenKey,
+} from '../resources.ts'
 import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, COLLECTIONS, resourcePath, type KubeObject, type List } from './api-objects.ts'
 
@@ -20,7 +31,11 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
       const { uid, resourceVersion, generation } = found.body.metadata
       if (seen && (seen.uid !== uid || seen.generation !== generation)) return { outcome: 'conflict' }
       const body = { metadata: { uid, resourceVersion }, spec: edit }
-      const response = await client.request<object>('PATCH', path, { body, query: { fieldManager: FIELD_MANAGER }, contentType: 'application/merge-patch+json' })
+      const response = await client.request<object>('PATCH', path, {
+        body,
+        query: { fieldManager: FIELD_MANAGER },
+        contentType: 'application/merge-patch+json',
+      })
       if (response.status === 200) return { outcome: 'changed' }
       if (response.status === 404) return null
       // 409: another client changed it in the meantime.
@@ -43,7 +58,11 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
     changeKey,
     async readKeys(namespace, name) {
       const path = name === undefined ? collectionPath(COLLECTIONS.ApiKey, namespace) : resourcePath({ kind: 'ApiKey', namespace, name })
-      const response = await client.request<Pick<List, 'items'> | KubeObject>('GET', path, name === undefined ? { query: { limit: String(MAX_KEYS) } } : {})
+      const response = await client.request<Pick<List, 'items'> | KubeObject>(
+        'GET',
+        path,
+        name === undefined ? { query: { limit: String(MAX_KEYS) } } : {},
+      )
       if (response.status === 403) return { outcome: 'forbidden' }
       if (response.status === 404) return { outcome: 'read', keys: [] }
       if (response.status !== 200) throw unexpected('GET', path, response)
@@ -56,13 +75,22 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
 /** Items of a list lack `apiVersion` and `kind`. */
 function declaredOf({ metadata, spec, status }: KubeObject): DeclaredKey {
   const { name, namespace, uid, generation = 1, creationTimestamp } = metadata
-  const key = { apiVersion: API_VERSION, kind: 'ApiKey', metadata: { name, namespace, uid, generation, creationTimestamp }, spec } as ApiKeyResource
+  const key = {
+    apiVersion: API_VERSION,
+    kind: 'ApiKey',
+    metadata: { name, namespace, uid, generation, creationTimestamp },
+    spec,
+  } as ApiKeyResource
   const written = status as Partial<ApiKeyStatus> | undefined
   return { key, status: Array.isArray(written?.conditions) ? (written as ApiKeyStatus) : null }
 }
 
 /** A missing permission, or the validation errors of the server without their prefix `Invalid value: `. */
-function declined(method: 'POST' | 'PATCH', path: string, response: ApiResponse<object>): { outcome: 'forbidden' } | { outcome: 'refused'; faults: string[] } {
+function declined(
+  method: 'POST' | 'PATCH',
+  path: string,
+  response: ApiResponse<object>,
+): { outcome: 'forbidden' } | { outcome: 'refused'; faults: string[] } {
   const { status, body } = response
   if (status === 403) return { outcome: 'forbidden' }
   if (status !== 400 && status !== 422) throw unexpected(method, path, response)

@@ -42,7 +42,10 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
       if (response.status === 201) forbidden.delete(namespace)
       if (response.status !== 403 || isNamespaceTerminating(response) || forbidden.has(namespace)) return
       forbidden.add(namespace)
-      log.warn({ event: 'kubernetes_events_forbidden', namespace, err: failure('POST', path, response) }, 'Kubernetes Events cannot be written')
+      log.warn(
+        { event: 'kubernetes_events_forbidden', namespace, err: failure('POST', path, response) },
+        'Kubernetes Events cannot be written',
+      )
     } catch {
       // The status has the same information.
     }

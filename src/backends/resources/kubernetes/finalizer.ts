@@ -20,7 +20,13 @@ export function removeFinalizer(client: Client, cache: Cache, owner: Owner): Pro
   return edit(client, cache, owner, (finalizers) => finalizers.filter((name) => name !== FINALIZER), false)
 }
 
-async function edit(client: Client, cache: Cache, owner: Owner, change: (finalizers: string[]) => string[], isWanted: boolean): Promise<'done' | 'gone'> {
+async function edit(
+  client: Client,
+  cache: Cache,
+  owner: Owner,
+  change: (finalizers: string[]) => string[],
+  isWanted: boolean,
+): Promise<'done' | 'gone'> {
   const path = resourcePath(owner)
   let found = cache.get(owner.namespace, owner.name)
   for (let tries = 0; tries < MAX_TRIES; tries++) {

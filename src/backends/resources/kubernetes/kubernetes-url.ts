@@ -21,7 +21,11 @@ export function readAddress(url: string): Address {
   const given = new URLSearchParams(query)
   const names = [...given.keys()]
   if (names.some((name) => !KNOWN.includes(name)) || new Set(names).size < names.length) throw invalid(url)
-  const namespaces = given.get('namespace')?.split(',').map((name) => name.trim()) ?? null
+  const namespaces =
+    given
+      .get('namespace')
+      ?.split(',')
+      .map((name) => name.trim()) ?? null
   const lease = given.get('lease') ?? 'tollgate-controller'
   const leaseNamespace = given.get('leaseNamespace')
   const labels = [...(namespaces ?? []), lease, ...(leaseNamespace === null ? [] : [leaseNamespace])]

@@ -5,7 +5,16 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { isDeepStrictEqual } from 'node:util'
-import { API_VERSION, type ApiKeyResource, type ApiServerStats, type Kind, type Ref, type Resource, type Resources, type ResourcesConfig } from '../resources.ts'
+import {
+  API_VERSION,
+  type ApiKeyResource,
+  type ApiServerStats,
+  type Kind,
+  type Ref,
+  type Resource,
+  type Resources,
+  type ResourcesConfig,
+} from '../resources.ts'
 import { readAddress } from './kubernetes-url.ts'
 import { openAuthoring } from './api-key-authoring.ts'
 import { openCache, type Cache, type Change } from './informer-cache.ts'
@@ -70,12 +79,18 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     },
     // A reflector without a first list retries it by itself, and its namespace is not served until then.
     refresh: async () => void (await Promise.all(reflectors().map((reflector) => reflector.isSynced() && reflector.refresh()))),
-    serves: (namespace) => scopes.some(({ scope, reflectors }) => (scope ?? namespace) === namespace && reflectors.every((reflector) => reflector.isSynced())),
+    serves: (namespace) =>
+      scopes.some(({ scope, reflectors }) => (scope ?? namespace) === namespace && reflectors.every((reflector) => reflector.isSynced())),
     health() {
       if (scopes.length === 0) return { ok: false, detail: 'the API server was not contacted yet' }
-      const errors = scopes.map(({ reflectors }) => reflectors.map((reflector) => reflector.lastError()).find((error) => error !== null) ?? null)
+      const errors = scopes.map(
+        ({ reflectors }) => reflectors.map((reflector) => reflector.lastError()).find((error) => error !== null) ?? null,
+      )
       // Watches work without the lease, and a namespace without permissions does not affect the others.
-      return { ok: errors.includes(null), detail: errors.find((error) => error !== null) ?? leader?.lastError() ?? 'the API server is watched' }
+      return {
+        ok: errors.includes(null),
+        detail: errors.find((error) => error !== null) ?? leader?.lastError() ?? 'the API server is watched',
+      }
     },
     get: (ref) => resourceOf(ref.kind, presentOf(ref)),
     list: ((kind: Kind, namespace?: string) =>
@@ -100,7 +115,9 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     },
     isObserved(ref) {
       const object = presentOf(ref)
-      return object !== null && (object.status as { observedGeneration?: number } | undefined)?.observedGeneration === object.metadata.generation
+      return (
+        object !== null && (object.status as { observedGeneration?: number } | undefined)?.observedGeneration === object.metadata.generation
+      )
     },
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
     secret: async (owner, name) => secrets.get(owner, name),
@@ -109,7 +126,15 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     async lead(changed) {
       if (isClosed || leader) return leader?.firstTry
       const namespace = address.leaseNamespace ?? credentials.namespace ?? address.namespaces?.[0] ?? 'default'
-      leader = openLeader({ client: leaseClient, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
+      leader = openLeader({
+        client: leaseClient,
+        namespace,
+        name: address.lease,
+        identity: `${hostname()}_${randomUUID()}`,
+        changed,
+        log: config.log,
+        ...leaseTimes,
+      })
       await leader.firstTry
     },
     isLeading: () => leader?.isLeading() ?? false,

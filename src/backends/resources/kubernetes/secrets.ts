@@ -69,7 +69,10 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
       if (outcome !== 'retry') return outcome
       found = await read(owner.namespace, name)
     }
-    throw new Unavailable('resources', new Error(`the Secret ${owner.namespace}/${name} changed during each of ${MAX_TRIES} tries to write it`))
+    throw new Unavailable(
+      'resources',
+      new Error(`the Secret ${owner.namespace}/${name} changed during each of ${MAX_TRIES} tries to write it`),
+    )
   }
 
   async function create(wanted: KubeObject): Promise<SecretOutcome | 'retry'> {
@@ -103,7 +106,9 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
   async function deleteSecret(object: KubeObject): Promise<void> {
     const { namespace, name, uid } = object.metadata
     const path = objectPath(COLLECTIONS.Secret, namespace, name)
-    const response = await client.request<object>('DELETE', path, { body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } } })
+    const response = await client.request<object>('DELETE', path, {
+      body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } },
+    })
     // 409: the name should have another Secret by now, which must stay. This is verified, since the key must not stay readable.
     const isStillThere = response.status === 409 && (await read(namespace, name))?.metadata.uid === uid
     if (isStillThere || (response.status !== 200 && response.status !== 202 && response.status !== 404 && response.status !== 409))
@@ -144,7 +149,9 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
 }
 
 function controllerOf({ metadata }: KubeObject): V1OwnerReference | undefined {
-  return metadata.ownerReferences?.find(({ controller, kind, apiVersion }) => controller === true && kind === 'ApiKey' && apiVersion.startsWith('tollgate.dev/'))
+  return metadata.ownerReferences?.find(
+    ({ controller, kind, apiVersion }) => controller === true && kind === 'ApiKey' && apiVersion.startsWith('tollgate.dev/'),
+  )
 }
 
 /** The ApiKeys in the owner reference and in the label, since someone may have changed either of them. */
@@ -190,7 +197,8 @@ function withoutQuotedKey(response: ApiResponse<object>, { data }: KubeObject): 
   const encoded = data?.['api-key'] ?? ''
   const secretText = `${encoded} ${Buffer.from(encoded, 'base64')}`
   for (let at = 0; at + QUOTE_LENGTH <= message.length; at++) {
-    if (secretText.includes(message.slice(at, at + QUOTE_LENGTH))) return { status: response.status, body: { message: 'the message quotes the key and is withheld' } }
+    if (secretText.includes(message.slice(at, at + QUOTE_LENGTH)))
+      return { status: response.status, body: { message: 'the message quotes the key and is withheld' } }
   }
   return response
 }

@@ -43,5 +43,9 @@ export async function applyStatus(client: Client, cache: Cache, ref: Ref, status
  * with 500 (kubernetes#139253).
  */
 function isUsageUndeclared(error: unknown): boolean {
-  return error instanceof Unavailable && error.cause instanceof Error && error.cause.message.includes('.status.usage: field not declared in schema')
+  return (
+    error instanceof Unavailable &&
+    error.cause instanceof Error &&
+    error.cause.message.includes('.status.usage: field not declared in schema')
+  )
 }

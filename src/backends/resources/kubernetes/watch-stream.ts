@@ -23,8 +23,17 @@ export type WatchOptions = {
 const IDLE_MS = 120_000
 
 /** Throws `Unavailable` when the watch fails or is aborted. */
-export async function watch(client: Client, { path, query, version, timeoutSeconds, signal, opened, each }: WatchOptions): Promise<WatchEnd> {
-  const parameters = { ...query, watch: 'true', allowWatchBookmarks: 'true', resourceVersion: version, timeoutSeconds: String(timeoutSeconds) }
+export async function watch(
+  client: Client,
+  { path, query, version, timeoutSeconds, signal, opened, each }: WatchOptions,
+): Promise<WatchEnd> {
+  const parameters = {
+    ...query,
+    watch: 'true',
+    allowWatchBookmarks: 'true',
+    resourceVersion: version,
+    timeoutSeconds: String(timeoutSeconds),
+  }
   const body = await client.stream(path, parameters, signal, IDLE_MS)
   if ('status' in body) {
     if (body.status === 410) return 'expired'

@@ -60,7 +60,8 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       ...(Object.keys(change).length > 0 && { $set: change }),
       ...(tell.length > 0 && { $addToSet: { tell: { $each: tell } } }),
     }
-    const changed = Object.keys(update).length > 0 && (await keys.findOneAndUpdate({ _id: id, ...from }, update, { returnDocument: 'after' }))
+    const changed =
+      Object.keys(update).length > 0 && (await keys.findOneAndUpdate({ _id: id, ...from }, update, { returnDocument: 'after' }))
     return entityOrNull(changed || (await keys.findOne({ _id: id })))
   }
 
@@ -81,7 +82,12 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const versionsOf = createBatcher<string, KeyVersion[]>({
     backend: 'store',
     async send(keyIds) {
-      const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }).sort({ keyId: 1, revision: -1 }).toArray())
+      const found = await list(
+        keys
+          .find({ keyId: { $in: [...new Set(keyIds)] } })
+          .sort({ keyId: 1, revision: -1 })
+          .toArray(),
+      )
       const versions = Map.groupBy(found, ({ keyId }) => keyId)
       return keyIds.map((keyId) => ({ answer: versions.get(keyId) ?? [] }))
     },
@@ -103,13 +109,36 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       const updates = sorted.map(({ id, at }) => ({ updateOne: { filter: { _id: id }, update: { $max: { lastUsedAt: at } } } }))
       await database.run(() => keys.bulkWrite(updates, { ordered: false }))
     },
-    keysToTell: (limit) => database.run(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
+    keysToTell: (limit) =>
+      database.run(() =>
+        list(
+          keys
+            .find({ tell: { $gte: '' } })
+            .limit(limit)
+            .toArray(),
+        ),
+      ),
     findKey: (hash) => database.run(async () => entityOrNull(await keyOf(hash))),
     keyVersions: (keyId) => database.run(() => versionsOf(keyId)),
     keysAlive: (after, limit) =>
-      database.run(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),
+      database.run(() =>
+        list(
+          keys
+            .find({ state: { $in: ALIVE }, _id: { $gt: after } })
+            .sort({ _id: 1 })
+            .limit(limit)
+            .toArray(),
+        ),
+      ),
     keysOf: (subscription) =>
-      database.run(() => list(keys.find({ subscription, state: { $in: ALIVE } }).sort({ _id: 1 }).toArray())),
+      database.run(() =>
+        list(
+          keys
+            .find({ subscription, state: { $in: ALIVE } })
+            .sort({ _id: 1 })
+            .toArray(),
+        ),
+      ),
     forgetSealed: (before, limit) => database.run(() => forgetSealed(before, limit)),
   }
 }

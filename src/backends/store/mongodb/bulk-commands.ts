@@ -51,7 +51,10 @@ export function batchInserts<D extends Written>(
     backend: 'store',
     async send(documents) {
       const sorted = sortedBy(documents, nameOf)
-      const { failed } = await writeAll(collection, sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>))
+      const { failed } = await writeAll(
+        collection,
+        sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>),
+      )
       const outcomes = new Map(sorted.map((document, n) => [document, outcomeOf(failed.get(n))]))
       return documents.map((document) => outcomes.get(document) ?? unknown(null))
     },
@@ -68,12 +71,18 @@ function outcomeOf(failure: Failed | undefined): BatchOutcome<'added' | 'taken'>
 }
 
 /** Compare-and-set of whole documents. `lost`: the document did not match or was not there; nothing was written. */
-export function batchReplacements<D extends Written>(collection: Collection<D>, weigh: (document: D) => number): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
+export function batchReplacements<D extends Written>(
+  collection: Collection<D>,
+  weigh: (document: D) => number,
+): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
   return createBatcher<Replacement<D>, 'swapped' | 'lost'>({
     backend: 'store',
     async send(swaps) {
       const sorted = sortedBy(swaps, ({ next }) => next._id)
-      const written = await writeAll(collection, sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })))
+      const written = await writeAll(
+        collection,
+        sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })),
+      )
       const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
       const answered = swaps.filter((swap) => !failed.has(swap))
       const swapped = await swappedOf(collection, answered, written.matched)
@@ -102,7 +111,11 @@ export function batchUpdates<D extends Written>(collection: Collection<D>): (upd
       }))
       const written = await writeAll(collection, operations as unknown as AnyBulkWriteOperation<D>[])
       const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
-      const swapped = await swappedOf(collection, sorted.filter((one) => !failed.has(one)), written.matched)
+      const swapped = await swappedOf(
+        collection,
+        sorted.filter((one) => !failed.has(one)),
+        written.matched,
+      )
       return marked.map((one) => {
         const failure = failed.get(one)
         return failure ? (failure.code === DUPLICATE ? { answer: 'lost' } : unknown(failure)) : swapped(one)
@@ -120,14 +133,19 @@ export function batchUpdates<D extends Written>(collection: Collection<D>): (upd
  * whose `write` is there took effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be
  * distinguished from a lost one.
  */
-async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Swap[], count: number): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
+async function swappedOf<D extends Written>(
+  collection: Collection<D>,
+  swaps: Swap[],
+  count: number,
+): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
   if (count === 0) return () => ({ answer: 'lost' })
   const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
   const isThere = ({ next }: Swap) => writes.has(next.write)
-  const others: BatchOutcome<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
+  const others: BatchOutcome<'lost'> =
+    swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
   return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
 }
 
@@ -139,14 +157,25 @@ type Outcome = { matched: number; failed: Map<number, Failed> }
  * Sends all operations in one unordered command, and retries the deadlock victims: one of the transactions in a deadlock always succeeds.
  * `failed`, by index: the operations that the server reports as failed. Throws when the outcome is unknown.
  */
-async function writeAll<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[], tries = MAX_TRIES): Promise<Outcome> {
+async function writeAll<D extends Document>(
+  collection: Collection<D>,
+  operations: AnyBulkWriteOperation<D>[],
+  tries = MAX_TRIES,
+): Promise<Outcome> {
   const { matched, failed } = await writeOnce(collection, operations)
   const victims = [...failed].flatMap(([index, { code }]) => (code === DEADLOCK ? [index] : []))
   if (victims.length === 0 || tries === 1) return { matched, failed }
   await pause(DEADLOCK_PAUSE_MS)
-  const again = await writeAll(collection, victims.map((index) => operations[index]!), tries - 1)
+  const again = await writeAll(
+    collection,
+    victims.map((index) => operations[index]!),
+    tries - 1,
+  )
   const others = [...failed].filter(([index]) => !victims.includes(index))
-  return { matched: matched + again.matched, failed: new Map([...others, ...[...again.failed].map(([n, failure]) => [victims[n]!, failure] as const)]) }
+  return {
+    matched: matched + again.matched,
+    failed: new Map([...others, ...[...again.failed].map(([n, failure]) => [victims[n]!, failure] as const)]),
+  }
 }
 
 async function writeOnce<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[]): Promise<Outcome> {

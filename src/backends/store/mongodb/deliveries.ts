@@ -42,7 +42,11 @@ type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliver
 
 export function openDeliveries(database: Database, queues: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
-  const insert = batchInserts(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
+  const insert = batchInserts(
+    collection,
+    ({ _id }) => _id,
+    ({ body }) => 1000 + body.length,
+  )
 
   // Slots are only freed, and of documents that no other command of claims writes: no two of these wait for each other.
   const update = batchUpdates(collection)
@@ -62,7 +66,8 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     // Released first: in the other order, a crash in between would never release it.
     if (release) await releaseWaiting(release.id, release.at)
     const { filter, update } = recording(epoch, attempt, next)
-    if ((await collection.updateOne({ _id: id, ...filter }, update)).matchedCount === 0) return recordAfterRead(id, epoch, attempt, next, null)
+    if ((await collection.updateOne({ _id: id, ...filter }, update)).matchedCount === 0)
+      return recordAfterRead(id, epoch, attempt, next, null)
     const { claimableAt } = update.$set
     if (claimableAt !== null) await queues.schedule([{ ...delivery, nextAttemptAt: claimableAt }])
     return 'recorded'
@@ -101,7 +106,9 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
       recordAttempt: (...attempt) => database.run(() => recordAttempt(...attempt)),
       returnDelivery: (...returned) => database.run(() => returnDelivery(...returned)),
       deliveries: (taskId) =>
-        database.run(async () => (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)),
+        database.run(async () =>
+          (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(fromStored<Delivery>),
+        ),
       waitingDeliveries: (after, limit) =>
         database.run(async () => {
           const waiting = collection.find({ state: 'waiting', _id: { $gt: after } }, { projection: DELIVERY })

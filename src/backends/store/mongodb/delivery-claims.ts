@@ -46,8 +46,13 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
       const room = caps.limit - claimed.length
       const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
-      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))))
-      const isCut = tenants.length === room || tenants.some((due) => due.length === MAX_QUEUES) || candidates.flat().some(({ due }) => due.length === room)
+      const candidates = await Promise.all(
+        tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))),
+      )
+      const isCut =
+        tenants.length === room ||
+        tenants.some((due) => due.length === MAX_QUEUES) ||
+        candidates.flat().some(({ due }) => due.length === room)
       const chosen = choose(candidates, slots, room)
       const taken = await Promise.allSettled(chosen.map((one) => take(one, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
@@ -86,7 +91,9 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
     const next = { epoch: epoch + 1, leaseUntil }
     const claimableAt = Math.max(nextAttemptAt ?? 0, leaseUntil)
     const unclaimed = { epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state: 'pending' }
-    return (await update({ id, filter: unclaimed, update: { $set: { ...next, claimableAt, ...slots } } })) === 'swapped' ? { ...delivery, ...next } : null
+    return (await update({ id, filter: unclaimed, update: { $set: { ...next, claimableAt, ...slots } } })) === 'swapped'
+      ? { ...delivery, ...next }
+      : null
   }
 
   /** Sets the time of a queue to that of its earliest delivery. A delivery that is added after this read changes the queue's mark, which voids the update. */
@@ -110,9 +117,14 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
 /** Round-robin over the tenants, longest due first, as far as slots of the receiver, the tenant and the queue are free. */
 function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] {
   const chosen: Chosen[] = []
-  for (let round = -1; round !== chosen.length && chosen.length < limit; ) {
+  for (let round = -1; round !== chosen.length && chosen.length < limit;) {
     round = chosen.length
-    const firsts = tenants.flatMap((queues) => queues.filter(({ queue, due }) => due.length > 0 && slots.areFree(queue)).sort(byTime).slice(0, 1))
+    const firsts = tenants.flatMap((queues) =>
+      queues
+        .filter(({ queue, due }) => due.length > 0 && slots.areFree(queue))
+        .sort(byTime)
+        .slice(0, 1),
+    )
     for (const { queue, due } of firsts.sort(byTime).slice(0, limit - chosen.length)) {
       // An earlier queue of this round may have taken the last slot of the receiver.
       const delivery = slots.areFree(queue) ? due.shift() : undefined

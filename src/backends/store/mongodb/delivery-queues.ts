@@ -76,14 +76,24 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
 
   return {
     async schedule(deliveries) {
-      await Promise.all(deliveries.map(({ tenant, host, nextAttemptAt }) => (nextAttemptAt === null ? null : scheduled({ tenant, host, at: nextAttemptAt }))))
+      await Promise.all(
+        deliveries.map(({ tenant, host, nextAttemptAt }) =>
+          nextAttemptAt === null ? null : scheduled({ tenant, host, at: nextAttemptAt }),
+        ),
+      )
     },
     async longestDue(now, full, max) {
       const found = await queues
         .aggregate<{ queues: DueDeliveryQueue[] }>([
           { $match: { at: { $lte: now }, tenant: { $nin: full.tenants }, host: { $nin: full.hosts }, _id: { $nin: full.queues } } },
           { $sort: { at: 1, host: 1 } },
-          { $group: { _id: '$tenant', at: { $first: '$at' }, queues: { $push: { tenant: '$tenant', host: '$host', at: '$at', mark: '$mark' } } } },
+          {
+            $group: {
+              _id: '$tenant',
+              at: { $first: '$at' },
+              queues: { $push: { tenant: '$tenant', host: '$host', at: '$at', mark: '$mark' } },
+            },
+          },
           { $sort: { at: 1, _id: 1 } },
           { $limit: max.tenants },
           { $project: { _id: 0, queues: { $slice: ['$queues', max.queues] } } },
@@ -100,5 +110,8 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
 }
 
 function outcomeOf(work: Promise<void>): Promise<BatchOutcome<void>> {
-  return work.then((answer) => ({ answer }), (failure: unknown) => ({ failure }))
+  return work.then(
+    (answer) => ({ answer }),
+    (failure: unknown) => ({ failure }),
+  )
 }

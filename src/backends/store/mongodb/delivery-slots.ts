@@ -16,8 +16,14 @@ export type Slots = {
 
 export function openSlots(leased: Leased[], caps: DeliveryCaps): Slots {
   const { perHost, perTenant } = caps
-  const hosts = numbered(({ host }) => host, () => perHost)
-  const tenants = numbered(({ tenant }) => tenant, () => perTenant)
+  const hosts = numbered(
+    ({ host }) => host,
+    () => perHost,
+  )
+  const tenants = numbered(
+    ({ tenant }) => tenant,
+    () => perTenant,
+  )
   const queues = numbered(idOf, (queue) => capOf(caps, queue))
   for (const one of leased) {
     hosts.hold(one, one.hostSlot)

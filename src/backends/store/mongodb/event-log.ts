@@ -65,7 +65,10 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
       const failures = new Map<string, unknown>()
       const failed = (batches: Batch[]) => (failure: unknown) => batches.forEach(({ tenant }) => failures.set(tenant, failure))
       const alone = tenants.filter((batch) => !isShared(batch))
-      await Promise.all([appendTogether(alone).catch(failed(alone)), ...tenants.filter(isShared).map((batch) => appendTo(batch).catch(failed([batch])))])
+      await Promise.all([
+        appendTogether(alone).catch(failed(alone)),
+        ...tenants.filter(isShared).map((batch) => appendTo(batch).catch(failed([batch]))),
+      ])
       return events.map(({ tenant }) => (failures.has(tenant) ? { failure: failures.get(tenant) } : { answer: undefined }))
     },
     idOf: ({ id }) => id,
@@ -76,7 +79,11 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
 
   /** In one command, after the positions that this process took last. Where another process was first, each tenant by itself. */
   async function appendTogether(batches: Batch[]): Promise<void> {
-    const placed = (await Promise.all(batches.map(async ({ tenant, events }) => at(events, (lastOf(tenant)?.position ?? (await lastPosition(tenant))) + 1)))).flat()
+    const placed = (
+      await Promise.all(
+        batches.map(async ({ tenant, events }) => at(events, (lastOf(tenant)?.position ?? (await lastPosition(tenant))) + 1)),
+      )
+    ).flat()
     if (placed.length === 0) return
     for (const { tenant } of batches) lasts.delete(tenant)
     const taken = await insert(placed)
@@ -106,7 +113,10 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
    */
   async function insert(placed: StoredEvent[]): Promise<StoredEvent | null> {
     try {
-      await collection.bulkWrite(placed.map((document) => ({ insertOne: { document } })), { ordered: true })
+      await collection.bulkWrite(
+        placed.map((document) => ({ insertOne: { document } })),
+        { ordered: true },
+      )
       return null
     } catch (error) {
       return placed[takenAt(error)] ?? Promise.reject(error)
@@ -115,7 +125,11 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
 
   /** The events first: a removal raises the floor before it removes the last of them. */
   async function lastPosition(tenant: string): Promise<number> {
-    const last = await collection.find({ tenant }, { projection: { position: 1 } }).sort({ position: -1 }).limit(1).next()
+    const last = await collection
+      .find({ tenant }, { projection: { position: 1 } })
+      .sort({ position: -1 })
+      .limit(1)
+      .next()
     const floor = await floors.findOne({ _id: tenant })
     return Math.max(last?.position ?? 0, floor?.position ?? 0)
   }
@@ -135,7 +149,11 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   }
 
   async function removeEvents(before: number, limit: number): Promise<number> {
-    const old = await collection.find({ loggedAt: { $lt: before } }, { projection: { tenant: 1, position: 1 } }).sort({ loggedAt: 1 }).limit(limit).toArray()
+    const old = await collection
+      .find({ loggedAt: { $lt: before } }, { projection: { tenant: 1, position: 1 } })
+      .sort({ loggedAt: 1 })
+      .limit(limit)
+      .toArray()
     if (old.length === 0) return 0
     const tenants = Map.groupBy(old, ({ tenant }) => tenant)
     await Promise.all([...tenants].map(([tenant, removed]) => raise(tenant, Math.max(...removed.map(({ position }) => position)))))

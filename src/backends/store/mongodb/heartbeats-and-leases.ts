@@ -5,7 +5,9 @@ import { add, type Database } from './database.ts'
 type Heartbeat = { _id: string; count: number }
 type Lease = { _id: string; owner: string; until: number }
 
-export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+export function openHeartbeatsAndLeases(
+  database: Database,
+): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   const beats = database.collection<Heartbeat>('beats')
   const leases = database.collection<Lease>('leases')
 

@@ -49,8 +49,18 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     }
   }
 
-  async function replay(tenant: string, range: ReplayRange, after: ReplayPosition | null, now: number, limit: number): ReturnType<Store['replay']> {
-    const found = await deliveries.find(selection(tenant, range, after), { projection: DELIVERY }).sort({ createdAt: 1, _id: 1 }).limit(limit + 1).toArray()
+  async function replay(
+    tenant: string,
+    range: ReplayRange,
+    after: ReplayPosition | null,
+    now: number,
+    limit: number,
+  ): ReturnType<Store['replay']> {
+    const found = await deliveries
+      .find(selection(tenant, range, after), { projection: DELIVERY })
+      .sort({ createdAt: 1, _id: 1 })
+      .limit(limit + 1)
+      .toArray()
     const examined = found.slice(0, limit).map(fromStored<Delivery>)
     let count = 0
     for (let at = 0; at < examined.length; at += CONCURRENT) {
@@ -58,7 +68,9 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
       const answers = await Promise.all(some.map(async (delivery) => (await put(delivery, now)) ?? one(tenant, delivery.id, now)))
       count += answers.filter((answer) => answer?.outcome === 'due').length
       // Also of those that an earlier try made due: it may not have scheduled their queues.
-      await queues.schedule(answers.flatMap((answer) => (answer?.delivery.redelivery && answer.delivery.leaseUntil === null ? [answer.delivery] : [])))
+      await queues.schedule(
+        answers.flatMap((answer) => (answer?.delivery.redelivery && answer.delivery.leaseUntil === null ? [answer.delivery] : [])),
+      )
     }
     const last = found.length > limit ? examined.at(-1) : undefined
     return { count, next: last ? { createdAt: last.createdAt, id: last.id } : null }

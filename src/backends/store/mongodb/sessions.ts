@@ -22,7 +22,10 @@ export function openSessions(database: Database): Pick<Store, 'openSession' | 's
         await add(sessions, toStored(session))
       }),
     session: (id) => database.run(async () => entityOrNull(await sessions.findOne({ _id: id }))),
-    switchTenant: (id, tenant) => database.run(async () => entityOrNull(await sessions.findOneAndUpdate({ _id: id }, { $set: { tenant } }, { returnDocument: 'after' }))),
+    switchTenant: (id, tenant) =>
+      database.run(async () =>
+        entityOrNull(await sessions.findOneAndUpdate({ _id: id }, { $set: { tenant } }, { returnDocument: 'after' })),
+      ),
     endSession: async (id) => void (await database.run(() => sessions.deleteOne({ _id: id }))),
     useOnce: (hash, until, now) =>
       database.run(async () => {

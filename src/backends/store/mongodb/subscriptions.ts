@@ -84,7 +84,11 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     const among = { _id: { $in: [...wanted.keys()] } }
     if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
     const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }
-    const stages = [{ $match: among }, { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } }, { $project: RECORD }]
+    const stages = [
+      { $match: among },
+      { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } },
+      { $project: RECORD },
+    ]
     return subscriptions.aggregate<Stored<StoredSubscription> | Unchanged>(stages).toArray()
   }
 
@@ -101,7 +105,11 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   /** Longest unserved first, then longest ready, then by id. */
   async function subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]> {
     const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } } }
-    const found = await subscriptions.find(due, { projection: { _id: 1 } }).sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 }).limit(limit).toArray()
+    const found = await subscriptions
+      .find(due, { projection: { _id: 1 } })
+      .sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 })
+      .limit(limit)
+      .toArray()
     return found.map(({ _id }) => _id)
   }
 
@@ -125,7 +133,12 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
         await database.run(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
       },
       periods: (subscription) =>
-        database.run(() => periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } }).sort({ n: 1 }).toArray()),
+        database.run(() =>
+          periods
+            .find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } })
+            .sort({ n: 1 })
+            .toArray(),
+        ),
     },
   }
 

@@ -58,10 +58,21 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
 
   async function page(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]> {
     const range = rangeOf(tenant, filter, before)
-    const found = await Promise.all(partsOf(filter.status).map((part) => collection.find({ ...range, ...part }).sort({ _id: -1 }).limit(limit).toArray()))
+    const found = await Promise.all(
+      partsOf(filter.status).map((part) =>
+        collection
+          .find({ ...range, ...part })
+          .sort({ _id: -1 })
+          .limit(limit)
+          .toArray(),
+      ),
+    )
     const newest = found.flat().toSorted((a, b) => (a._id < b._id ? 1 : -1))
     // A task that was retried between the two reads is in both.
-    return newest.filter(({ _id }, n) => _id !== newest[n - 1]?._id).slice(0, limit).map(taskOf)
+    return newest
+      .filter(({ _id }, n) => _id !== newest[n - 1]?._id)
+      .slice(0, limit)
+      .map(taskOf)
   }
 
   return {

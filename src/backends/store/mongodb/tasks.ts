@@ -52,7 +52,8 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
         return { outcome: 'created', task }
       }
       const key = task.idempotency?.key
-      const existing = (await read(task.id)) ?? (key === undefined ? null : await tasks.findOne({ tenant: task.tenant, 'idempotency.key': key }))
+      const existing =
+        (await read(task.id)) ?? (key === undefined ? null : await tasks.findOne({ tenant: task.tenant, 'idempotency.key': key }))
       // Otherwise it was rejected meanwhile, and its key is free.
       if (existing) return { outcome: 'existing', task: taskOf(existing) }
     }
@@ -126,7 +127,10 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   /** Tasks last: after a crash the next sweep finds them again. */
   async function removeTasks(before: number, limit: number): Promise<number> {
     const done = { endedAt: { $gt: 0, $lt: before }, state: { $in: [...FINAL] }, outbox: { $size: 0 } }
-    const old = await tasks.find(done, { projection: { _id: 1 } }).limit(limit).toArray()
+    const old = await tasks
+      .find(done, { projection: { _id: 1 } })
+      .limit(limit)
+      .toArray()
     const ids = old.map(({ _id }) => _id)
     if (ids.length === 0) return 0
     await deliveries.remove(ids)

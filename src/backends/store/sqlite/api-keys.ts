@@ -39,7 +39,9 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
      ON CONFLICT (key_id, revision) DO NOTHING`,
   )
   const update = database.prepare('UPDATE keys SET subscription = ?, alive = ?, to_tell = ?, ended_at = ?, record = ? WHERE id = ?')
-  const use = database.prepare("UPDATE keys SET record = json_set(record, '$.lastUsedAt', ?2) WHERE id = ?1 AND ifnull(json_extract(record, '$.lastUsedAt'), 0) < ?2")
+  const use = database.prepare(
+    "UPDATE keys SET record = json_set(record, '$.lastUsedAt', ?2) WHERE id = ?1 AND ifnull(json_extract(record, '$.lastUsedAt'), 0) < ?2",
+  )
   const byId = database.prepare<Row>('SELECT record FROM keys WHERE id = ?')
   const byRevision = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
   const byHash = database.prepare<Row>('SELECT record FROM keys WHERE hash = ?')

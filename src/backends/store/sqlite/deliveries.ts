@@ -32,7 +32,8 @@ export const waitingDeliveries = `
 `
 
 type Row = { record: string }
-type Verbs = 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery' | 'redeliver' | 'replay'
+type Verbs =
+  'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery' | 'redeliver' | 'replay'
 
 /** What tasks use of deliveries, inside a write. */
 export type Deliveries = {
@@ -50,7 +51,9 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
   const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
-  const waiting = database.prepare<Row>(`SELECT record FROM deliveries WHERE json_extract(record, '$.state') = 'waiting' AND id > ? ORDER BY id LIMIT ?`)
+  const waiting = database.prepare<Row>(
+    `SELECT record FROM deliveries WHERE json_extract(record, '$.state') = 'waiting' AND id > ? ORDER BY id LIMIT ?`,
+  )
   const queues = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
@@ -134,7 +137,9 @@ function replaying(database: Database, put: (delivery: Delivery) => void): Store
   return (tenant, { since, until, event, states }, after, now, limit) =>
     database.write(() => {
       const { createdAt, id } = after ?? { createdAt: -1, id: '' }
-      const found = page.all(tenant, Math.max(since, createdAt), until, createdAt, id, event, states && JSON.stringify(states), limit + 1).map(parse)
+      const found = page
+        .all(tenant, Math.max(since, createdAt), until, createdAt, id, event, states && JSON.stringify(states), limit + 1)
+        .map(parse)
       const examined = found.slice(0, limit)
       const due = examined.map((delivery) => redeliver(delivery, now)).filter((next) => next.outcome === 'due')
       for (const { delivery } of due) put(delivery)
@@ -153,14 +158,20 @@ function claiming(database: Database, queues: DeliveryQueues, put: (delivery: De
   return (now, leaseUntil, caps) =>
     database.write(() => {
       const { limit, perHost, perTenant } = caps
-      const hosts = slots(({ host }) => host, () => perHost)
-      const tenants = slots(({ tenant }) => tenant, () => perTenant)
+      const hosts = slots(
+        ({ host }) => host,
+        () => perHost,
+      )
+      const tenants = slots(
+        ({ tenant }) => tenant,
+        () => perTenant,
+      )
       const own = slots(nameOf, (queue) => capOf(caps, queue))
       const kinds = [hosts, tenants, own]
       const take = (queue: DeliveryQueue) => kinds.forEach((kind) => kind.take(queue))
       leased.all(now).forEach(take)
       const claimed: Delivery[] = []
-      for (let round = -1; round !== claimed.length && claimed.length < limit; ) {
+      for (let round = -1; round !== claimed.length && claimed.length < limit;) {
         round = claimed.length
         for (const queue of queues.longestDue(now, hosts.full(), tenants.full(), own.full(), limit - claimed.length)) {
           const row = first.get(queue.tenant, queue.host, now)

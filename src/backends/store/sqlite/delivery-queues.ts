@@ -44,9 +44,7 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     `SELECT claimable_at AS at FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at IS NOT NULL
      ORDER BY claimable_at LIMIT 1`,
   )
-  const ofTenant = database.prepare<Time>(
-    'SELECT claimable_at AS at FROM delivery_lanes WHERE tenant = ? ORDER BY claimable_at LIMIT 1',
-  )
+  const ofTenant = database.prepare<Time>('SELECT claimable_at AS at FROM delivery_lanes WHERE tenant = ? ORDER BY claimable_at LIMIT 1')
   const onto = 'ON CONFLICT DO UPDATE SET claimable_at = excluded.claimable_at WHERE claimable_at <> excluded.claimable_at'
   const putQueue = database.prepare(`INSERT INTO delivery_lanes (tenant, host, claimable_at) VALUES (?, ?, ?) ${onto}`)
   const putTenant = database.prepare(`INSERT INTO delivery_tenants (tenant, claimable_at) VALUES (?, ?) ${onto}`)

@@ -35,8 +35,12 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   const last = database.prepare<Position>('SELECT position FROM events WHERE tenant = ? ORDER BY position DESC LIMIT 1')
   const floor = database.prepare<Position>('SELECT position FROM event_floors WHERE tenant = ?')
   const insert = database.prepare('INSERT INTO events (tenant, position, id, logged_at, record) VALUES (?, ?, ?, ?, ?)')
-  const page = database.prepare<Row>('SELECT position, record FROM events WHERE tenant = ? AND position > ? AND logged_at >= ? ORDER BY position LIMIT ?')
-  const old = database.prepare<{ tenant: string; position: number }>('SELECT tenant, position FROM events WHERE logged_at < ? ORDER BY logged_at LIMIT ?')
+  const page = database.prepare<Row>(
+    'SELECT position, record FROM events WHERE tenant = ? AND position > ? AND logged_at >= ? ORDER BY position LIMIT ?',
+  )
+  const old = database.prepare<{ tenant: string; position: number }>(
+    'SELECT tenant, position FROM events WHERE logged_at < ? ORDER BY logged_at LIMIT ?',
+  )
   const raise = database.prepare(
     'INSERT INTO event_floors VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position WHERE position < excluded.position',
   )
@@ -53,7 +57,9 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
     },
     verbs: {
       events: (tenant, after, since, limit) =>
-        database.read(() => page.all(tenant, after, since, limit).map(({ position, record }) => ({ ...(JSON.parse(record) as LoggedEvent), position }))),
+        database.read(() =>
+          page.all(tenant, after, since, limit).map(({ position, record }) => ({ ...(JSON.parse(record) as LoggedEvent), position })),
+        ),
       removeEvents: (before, limit) =>
         database.write(() => {
           const removed = old.all(before, limit)

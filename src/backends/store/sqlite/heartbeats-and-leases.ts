@@ -7,7 +7,9 @@ export const processTables = `
   CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 `
 
-export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+export function openHeartbeatsAndLeases(
+  database: Database,
+): Pick<Store, 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   // A late heartbeat must not count as a change.
   const beat = database.prepare(
     'INSERT INTO beats VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET count = excluded.count WHERE excluded.count > count',

@@ -21,9 +21,7 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
   const page = database.prepare<{ declaration: string }>(
     `SELECT declaration FROM declarations WHERE (kind, namespace, name) > (?, ?, ?) ORDER BY kind, namespace, name LIMIT ${PAGE}`,
   )
-  const put = database.prepare(
-    'INSERT INTO declarations VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET declaration = excluded.declaration',
-  )
+  const put = database.prepare('INSERT INTO declarations VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET declaration = excluded.declaration')
   const remove = database.prepare('DELETE FROM declarations WHERE kind = ? AND namespace = ? AND name = ?')
 
   async function declarations(): Promise<Declaration[]> {

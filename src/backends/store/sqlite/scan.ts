@@ -9,10 +9,14 @@ const COLUMNS = 'SELECT id, record, NULL AS holds, 0 AS position FROM'
 const AFTER = 'WHERE id > ? ORDER BY id LIMIT ?'
 
 /** A page as plain data: records of subscriptions as rows. */
-export type ScanRows = { scanRows(what: keyof Kept, after: string | null, limit: number): Promise<{ found: object[]; next: string | null }> }
+export type ScanRows = {
+  scanRows(what: keyof Kept, after: string | null, limit: number): Promise<{ found: object[]; next: string | null }>
+}
 
 export function openScanRows(database: Database): ScanRows {
-  const period = database.prepare<{ subscription: string; n: number; period: string }>('SELECT * FROM periods WHERE (subscription, n) > (?, ?) ORDER BY subscription, n LIMIT ?')
+  const period = database.prepare<{ subscription: string; n: number; period: string }>(
+    'SELECT * FROM periods WHERE (subscription, n) > (?, ?) ORDER BY subscription, n LIMIT ?',
+  )
   const pages = {
     subscriptions: database.prepare<Row>(`SELECT id, record, ${HOLDS}, 0 AS position FROM subscriptions ${AFTER}`),
     keys: database.prepare<Row>(`${COLUMNS} keys ${AFTER}`),
@@ -25,7 +29,10 @@ export function openScanRows(database: Database): ScanRows {
     const [subscription, n] = after === null ? ['', -1] : (JSON.parse(after) as [string, number])
     const rows = await database.read(() => period.all(subscription, n, limit))
     const last = rows.length < limit ? undefined : rows.at(-1)
-    return { found: rows.map((row) => ({ ...JSON.parse(row.period), subscription: row.subscription })), next: last ? JSON.stringify([last.subscription, last.n]) : null }
+    return {
+      found: rows.map((row) => ({ ...JSON.parse(row.period), subscription: row.subscription })),
+      next: last ? JSON.stringify([last.subscription, last.n]) : null,
+    }
   }
 
   return {

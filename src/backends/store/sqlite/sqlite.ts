@@ -31,7 +31,12 @@ async function openInThreads(file: string, options: StoreOptions): Promise<Store
   return composed(verbs, records, options, threads.close)
 }
 
-function composed(all: Verbs, { records, verbs }: ReturnType<typeof openRecords>, options: StoreOptions, closeDatabase: () => Promise<void>): Store {
+function composed(
+  all: Verbs,
+  { records, verbs }: ReturnType<typeof openRecords>,
+  options: StoreOptions,
+  closeDatabase: () => Promise<void>,
+): Store {
   const { findRecord: _find, replaceRecord: _replace, idsWith: _with, idsOfTenant: _of, scanRows, ...plain } = all
   const changes = openChanges(records, options)
   return {

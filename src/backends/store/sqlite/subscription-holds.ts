@@ -39,10 +39,15 @@ export function recordOf({ record, holds }: RecordRow): Subscription {
 
 function holdsOf(text: string | null): Holds {
   const chunks = text === null ? [] : (JSON.parse(`[${text}]`) as Record<string, Hold>[])
-  return holdsOfChunks(chunks.map((chunk) => {
-    const ids = Object.keys(chunk).sort()
-    return chunkOf(ids, ids.map((id) => chunk[id] as Hold))
-  }))
+  return holdsOfChunks(
+    chunks.map((chunk) => {
+      const ids = Object.keys(chunk).sort()
+      return chunkOf(
+        ids,
+        ids.map((id) => chunk[id] as Hold),
+      )
+    }),
+  )
 }
 
 /** JSON of the record without its holds. */

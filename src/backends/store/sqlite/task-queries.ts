@@ -37,7 +37,10 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
         const row = oldest.get()
         return row ? parseTask(row).createdAt : null
       }),
-    openTasks: () => database.read(() => open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 }))),
+    openTasks: () =>
+      database.read(() =>
+        open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 })),
+      ),
   }
 }
 
@@ -62,7 +65,11 @@ function paging(database: Database): (tenant: string, filter: TaskFilter, before
     const ids = (status === null ? STATUSES : [status]).flatMap((one) =>
       verb === null ? ofAll.all(tenant, object, one, ...bounds) : ofVerb.all(tenant, object, verb, one, ...bounds),
     )
-    return ids.map(({ id }) => id).sort().toReversed().slice(0, limit)
+    return ids
+      .map(({ id }) => id)
+      .sort()
+      .toReversed()
+      .slice(0, limit)
   }
 }
 

@@ -48,7 +48,12 @@ function send(): void {
     post({ replies: sent })
   } catch {
     // A reply that cannot be cloned is one with an unusual error.
-    post({ replies: sent.map(({ id, failure }) => ({ id, failure: { unavailable: failure?.unavailable ?? false, error: new Error(String(failure?.error)) } })) })
+    post({
+      replies: sent.map(({ id, failure }) => ({
+        id,
+        failure: { unavailable: failure?.unavailable ?? false, error: new Error(String(failure?.error)) },
+      })),
+    })
   }
 }
 

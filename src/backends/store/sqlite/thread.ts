@@ -49,7 +49,11 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
 
   function spawn(): Worker {
     // The options of this process, such as hooks of a test runner, are not for it.
-    const thread = new Worker(new URL('./thread-entry.ts', import.meta.url), { workerData: data, execArgv: [], name: `sqlite ${data.kind}` })
+    const thread = new Worker(new URL('./thread-entry.ts', import.meta.url), {
+      workerData: data,
+      execArgv: [],
+      name: `sqlite ${data.kind}`,
+    })
     thread.on('message', (message: FromThread) => receive(message))
     let reason: unknown
     // The reason of an end; `exit` follows.
@@ -92,7 +96,8 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   }
 
   function call(verb: string, args: unknown[], size = CALL_BYTES, answered?: (value: unknown) => void): Promise<unknown> {
-    if (state !== 'open') return Promise.reject(unavailable(state === 'closing' ? 'the store is closed' : 'the thread of the database starts again'))
+    if (state !== 'open')
+      return Promise.reject(unavailable(state === 'closing' ? 'the store is closed' : 'the thread of the database starts again'))
     if (pending.size >= MAX_CALLS || bytes + size > MAX_BYTES) return Promise.reject(unavailable('too many calls wait for the disk'))
     return new Promise((resolve, reject) => {
       if (pending.size === 0) {

@@ -2,46 +2,66 @@
 import type { Part } from './snippets.ts'
 
 export const CURL_MEDIA: Part[] = [
-  { title: 'The price', text: `curl "$BASE/api/v1/generations?dry_run=true" -H "Authorization: Bearer $SVC_API_KEY" -H 'Content-Type: application/json' \\
-  -d '{"kind":"video","prompt":"Waves","duration_seconds":2}'` },
-  { title: 'Generate', text: `curl -s $BASE/api/v1/generations -H "Authorization: Bearer $SVC_API_KEY" -H 'Content-Type: application/json' \\
+  {
+    title: 'The price',
+    text: `curl "$BASE/api/v1/generations?dry_run=true" -H "Authorization: Bearer $SVC_API_KEY" -H 'Content-Type: application/json' \\
+  -d '{"kind":"video","prompt":"Waves","duration_seconds":2}'`,
+  },
+  {
+    title: 'Generate',
+    text: `curl -s $BASE/api/v1/generations -H "Authorization: Bearer $SVC_API_KEY" -H 'Content-Type: application/json' \\
   -H 'Idempotency-Key: waves-1' -H 'Prefer: wait=60' \\
-  -d '{"kind":"video","prompt":"Waves","duration_seconds":2}' | tee task.json` },
+  -d '{"kind":"video","prompt":"Waves","duration_seconds":2}' | tee task.json`,
+  },
   { title: 'Save the result', text: `curl -o waves.mp4 "$(node -p 'JSON.parse(fs.readFileSync("task.json")).result.video_url')"` },
-  { title: 'The task, and usage', text: `ID=$(node -p 'JSON.parse(fs.readFileSync("task.json")).id')
+  {
+    title: 'The task, and usage',
+    text: `ID=$(node -p 'JSON.parse(fs.readFileSync("task.json")).id')
 curl $BASE/api/v1/generations/$ID -H "Authorization: Bearer $SVC_API_KEY"
 curl "$BASE/api/v1/generations?limit=5" -H "Authorization: Bearer $SVC_API_KEY"
 curl -X POST $BASE/api/v1/generations/$ID/cancel -H "Authorization: Bearer $SVC_API_KEY" # 409: it has ended
-curl $BASE/api/v1/usage -H "Authorization: Bearer $SVC_API_KEY"` },
+curl $BASE/api/v1/usage -H "Authorization: Bearer $SVC_API_KEY"`,
+  },
 ]
 
 export const MCP_SDK: Part[] = [
-  { title: 'JavaScript', text: `import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+  {
+    title: 'JavaScript',
+    text: `import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 
 const client = new Client({ name: 'example', version: '1' })
 const headers = { Authorization: \`Bearer \${process.env.SVC_API_KEY}\` }
 await client.connect(new StreamableHTTPClientTransport(new URL('http://127.0.0.1:8080/mcp'), { requestInit: { headers } }))
 const { structuredContent } = await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', wait_seconds: 45 } })
 console.log(structuredContent)
-await client.close()` },
+await client.close()`,
+  },
 ]
 
 export const MCP_INSPECTOR: Part[] = [
-  { title: 'Shell', text: `npx @modelcontextprotocol/inspector --cli http://127.0.0.1:8080/mcp --transport http \\
+  {
+    title: 'Shell',
+    text: `npx @modelcontextprotocol/inspector --cli http://127.0.0.1:8080/mcp --transport http \\
   --header "Authorization: Bearer $SVC_API_KEY" \\
-  --method tools/call --tool-name generate_image --tool-arg 'prompt=a lighthouse' --tool-arg wait_seconds=45` },
+  --method tools/call --tool-name generate_image --tool-arg 'prompt=a lighthouse' --tool-arg wait_seconds=45`,
+  },
 ]
 
 export const CODEX_MCP: Part[] = [
-  { title: '~/.codex/config.toml', text: `[mcp_servers.media]
+  {
+    title: '~/.codex/config.toml',
+    text: `[mcp_servers.media]
 url = "http://127.0.0.1:8080/mcp"
 bearer_token_env_var = "SVC_API_KEY"
 tool_timeout_sec = 60
-required = true` },
+required = true`,
+  },
 ]
 
 export const OPENCODE_MCP: Part[] = [
-  { title: 'opencode.json', text: `{
+  {
+    title: 'opencode.json',
+    text: `{
   "mcp": {
     "media": {
       "type": "remote",
@@ -50,16 +70,20 @@ export const OPENCODE_MCP: Part[] = [
       "oauth": false
     }
   }
-}` },
+}`,
+  },
 ]
 
 export const QWEN_MCP: Part[] = [
-  { title: '~/.qwen/settings.json', text: `{
+  {
+    title: '~/.qwen/settings.json',
+    text: `{
   "mcpServers": {
     "media": {
       "httpUrl": "http://127.0.0.1:8080/mcp",
       "headers": { "Authorization": "Bearer $SVC_API_KEY" }
     }
   }
-}` },
+}`,
+  },
 ]

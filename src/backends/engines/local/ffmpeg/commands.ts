@@ -17,8 +17,38 @@ const PROBE_LIMITS = { wallMs: 60_000, cpuSeconds: 60, addressSpaceBytes: 2 ** 3
 const ENV = { MALLOC_ARENA_MAX: '4', LC_ALL: 'C' }
 
 /** The decoders that may read a source. FFmpeg has hundreds, and each is attack surface. */
-const VIDEO_DECODERS = ['h264', 'hevc', 'vp8', 'vp9', 'libdav1d', 'libaom-av1', 'av1', 'h263', 'mpeg1video', 'mpeg2video', 'mpeg4', 'mjpeg', 'prores', 'theora']
-const AUDIO_DECODERS = ['aac', 'mp3', 'mp3float', 'mp2', 'mp2float', 'opus', 'libopus', 'vorbis', 'flac', 'alac', 'ac3', 'eac3', 'adpcm_ms', 'adpcm_ima_wav']
+const VIDEO_DECODERS = [
+  'h264',
+  'hevc',
+  'vp8',
+  'vp9',
+  'libdav1d',
+  'libaom-av1',
+  'av1',
+  'h263',
+  'mpeg1video',
+  'mpeg2video',
+  'mpeg4',
+  'mjpeg',
+  'prores',
+  'theora',
+]
+const AUDIO_DECODERS = [
+  'aac',
+  'mp3',
+  'mp3float',
+  'mp2',
+  'mp2float',
+  'opus',
+  'libopus',
+  'vorbis',
+  'flac',
+  'alac',
+  'ac3',
+  'eac3',
+  'adpcm_ms',
+  'adpcm_ima_wav',
+]
 const PCM_DECODERS = ['u8', 's16le', 's16be', 's24le', 's24be', 's32le', 'f32le', 'f64le', 'alaw', 'mulaw'].map((format) => `pcm_${format}`)
 const DECODERS = [...VIDEO_DECODERS, ...AUDIO_DECODERS, ...PCM_DECODERS]
 
@@ -36,7 +66,11 @@ export const unsupported = (reason: string): NotMade => notMade('unsupported_inp
 export const tooLarge = (reason: string): NotMade => notMade('input_too_large', false, new Error(reason))
 
 /** Runs ffprobe and passes its lines to `onLine`. Null: it succeeded. Rejects with the reason of an aborted `signal`. */
-export async function ffprobe({ programs, scratch, signal }: Run, args: readonly string[], onLine: (line: string) => void): Promise<NotMade | null> {
+export async function ffprobe(
+  { programs, scratch, signal }: Run,
+  args: readonly string[],
+  onLine: (line: string) => void,
+): Promise<NotMade | null> {
   const probe = { command: programs.ffprobe, args: ['-v', 'error', ...args], cwd: scratch, env: ENV, limits: PROBE_LIMITS, signal, onLine }
   return failureOf(await runChild(probe), signal)
 }
@@ -45,7 +79,11 @@ export async function ffprobe({ programs, scratch, signal }: Run, args: readonly
 export type Output = { bytesMax: number; durationMs: number; progress: (percent: number) => void }
 
 /** Runs ffmpeg. Null: it succeeded. Rejects with the reason of an aborted `signal`. */
-export async function ffmpeg({ programs, scratch, signal }: Run, args: readonly string[], { bytesMax, durationMs, progress }: Output): Promise<NotMade | null> {
+export async function ffmpeg(
+  { programs, scratch, signal }: Run,
+  args: readonly string[],
+  { bytesMax, durationMs, progress }: Output,
+): Promise<NotMade | null> {
   const onLine = (line: string): void => {
     const [, microseconds] = /^out_time_us=(\d+)$/.exec(line) ?? []
     if (microseconds) progress(Math.min(99, Math.floor(Number(microseconds) / 10 / durationMs)))

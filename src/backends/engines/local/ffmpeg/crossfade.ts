@@ -17,7 +17,13 @@ export function overlapOf(one: Section, other: Section, target: Target | null): 
 }
 
 /** The filters that differ between video and audio. */
-type Medium = { label: 'v' | 'a'; streams: string; split: string; cut(from: number, to: number): string; crossfade(seconds: number, tail: string, head: string): string }
+type Medium = {
+  label: 'v' | 'a'
+  streams: string
+  split: string
+  cut(from: number, to: number): string
+  crossfade(seconds: number, tail: string, head: string): string
+}
 
 const video = (rate: number): Medium => ({
   label: 'v',
@@ -32,11 +38,13 @@ const audio: Medium = {
   streams: 'v=0:a=1',
   split: 'asplit',
   cut: (from, to) => `atrim=start=${from}:end=${to},asetpts=PTS-STARTPTS`,
-  crossfade: (seconds, tail, head) => `[${tail}]afade=t=out:d=${seconds}[${tail}out];[${head}]afade=t=in:d=${seconds}[${head}in];[${tail}out][${head}in]amix=normalize=0`,
+  crossfade: (seconds, tail, head) =>
+    `[${tail}]afade=t=out:d=${seconds}[${tail}out];[${head}]afade=t=in:d=${seconds}[${head}in];[${tail}out][${head}in]amix=normalize=0`,
 }
 
 /** The filters from labels `v0`, `v1` … to `v`. `overlaps[n]` is the crossfade in seconds between sections n and n + 1; 0 for a plain cut. */
-export const joinVideo = (sections: readonly Section[], overlaps: readonly number[], { rate }: Target): string[] => join(video(perSecond(rate)), sections, overlaps)
+export const joinVideo = (sections: readonly Section[], overlaps: readonly number[], { rate }: Target): string[] =>
+  join(video(perSecond(rate)), sections, overlaps)
 
 /** The filters from labels `a0`, `a1` … to `a`. */
 export const joinAudio = (sections: readonly Section[], overlaps: readonly number[]): string[] => join(audio, sections, overlaps)

@@ -38,7 +38,10 @@ export function decoderArgs({ path, container, video }: Source, seek: number, { 
 /** The arguments that encode the outputs `v` and `a` of a filter graph. */
 export function encoderArgs(graph: readonly string[], { video, audio }: Format, has: { video: boolean; audio: boolean }): string[] {
   const filters = ['-filter_complex_threads', THREADS, '-filter_complex', graph.join(';')]
-  const streams = [...(has.video && video ? ['-map', '[v]', ...video, '-threads:v', THREADS] : []), ...(has.audio ? ['-map', '[a]', ...audio] : [])]
+  const streams = [
+    ...(has.video && video ? ['-map', '[v]', ...video, '-threads:v', THREADS] : []),
+    ...(has.audio ? ['-map', '[a]', ...audio] : []),
+  ]
   return [...filters, ...streams]
 }
 
@@ -46,7 +49,12 @@ export function encoderArgs(graph: readonly string[], { video, audio }: Format, 
  * Runs ffmpeg, for a result of about `durationMs`. Tags of the sources, such as titles and places, are removed. Rejects with the reason of
  * an aborted signal.
  */
-export async function encode(job: Job<unknown>, format: Format, { inputs, streams }: Arguments, durationMs: number): Promise<Encoded | NotMade> {
+export async function encode(
+  job: Job<unknown>,
+  format: Format,
+  { inputs, streams }: Arguments,
+  durationMs: number,
+): Promise<Encoded | NotMade> {
   const path = join(job.scratch, 'result')
   const args = [...inputs, ...streams, '-map_metadata', '-1', '-map_chapters', '-1', ...format.container, '-y', `file:${path}`]
   const failed = await ffmpeg(job, args, { bytesMax: job.limits.bytes, durationMs, progress: job.progress })
@@ -58,4 +66,8 @@ export async function encode(job: Job<unknown>, format: Format, { inputs, stream
   return { outcome: 'made', path, contentType: format.contentType, facts, used: amountsOf(facts) }
 }
 
-const sizeOf = (path: string): Promise<number> => stat(path).then(({ size }) => size, () => 0)
+const sizeOf = (path: string): Promise<number> =>
+  stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )

@@ -36,7 +36,8 @@ const REORDERED_FRAMES_MAX = 16
 const even = (pixels: number): number => Math.max(2, Math.floor(pixels / 2) * 2)
 
 /** Streams that do not name their matrix are interpreted by their size, as players do. */
-const matrixOf = ({ matrix, transfer, height }: VideoStream): string => (HDR.has(transfer) ? 'bt709' : (MATRICES[matrix] ?? (height >= 720 ? 'bt709' : 'bt601')))
+const matrixOf = ({ matrix, transfer, height }: VideoStream): string =>
+  HDR.has(transfer) ? 'bt709' : (MATRICES[matrix] ?? (height >= 720 ? 'bt709' : 'bt601'))
 
 /** The target that keeps a source's own size, rate and colours. */
 export function targetOf(video: VideoStream, fit: Target['fit']): Target {
@@ -64,11 +65,15 @@ const frameTime = ({ end, rate }: VideoStream, seconds: number): number => Math.
 function fit({ width, height }: VideoStream, target: Target): string[] {
   const wider = width / height > target.width / target.height
   if (target.fit === 'cover') {
-    const [cropWidth, cropHeight] = wider ? [(height * target.width) / target.height, height] : [width, (width * target.height) / target.width]
+    const [cropWidth, cropHeight] = wider
+      ? [(height * target.width) / target.height, height]
+      : [width, (width * target.height) / target.width]
     const crop = `crop=${Math.max(1, Math.round(cropWidth))}:${Math.max(1, Math.round(cropHeight))}:exact=1`
     return [`scale=${width}:${height}`, crop, `scale=${target.width}:${target.height}`]
   }
-  const [across, down] = wider ? [target.width, even((height * target.width) / width)] : [even((width * target.height) / height), target.height]
+  const [across, down] = wider
+    ? [target.width, even((height * target.width) / width)]
+    : [even((width * target.height) / height), target.height]
   const filled = across === target.width && down === target.height
   return [`scale=${across}:${down}`, ...(filled ? [] : [`pad=${target.width}:${target.height}:(ow-iw)/2:(oh-ih)/2`])]
 }
@@ -82,7 +87,12 @@ function convertColours(video: VideoStream, target: Target): string[] {
     ...(video.fullRange ? ['in_range=pc:out_range=tv'] : []),
   ]
   const scale = options.length > 0 ? [`scale=${options.join(':')}`] : []
-  return [...(HDR.has(video.transfer) ? [tonemap(video.transfer)] : []), ...scale, 'format=yuv420p', `setparams=colorspace=${TAGS[target.matrix]}:range=tv`]
+  return [
+    ...(HDR.has(video.transfer) ? [tonemap(video.transfer)] : []),
+    ...scale,
+    'format=yuv420p',
+    `setparams=colorspace=${TAGS[target.matrix]}:range=tv`,
+  ]
 }
 
 /**
@@ -113,6 +123,8 @@ export function videoFilters(input: number, { video, durationMs }: Source, secti
 export function audioFilters(input: number, { audio }: Source, section: Section | null, sampleRate: number | null): string {
   if (!audio) return `anullsrc=r=${sampleRate}:cl=stereo,atrim=end=${section?.seconds}`
   const format = sampleRate ? [`aformat=sample_rates=${sampleRate}:channel_layouts=stereo`] : []
-  const cut = section ? [`asetpts=PTS-${section.from - section.seek}/TB`, 'atrim=start=0', FILL_GAPS, 'apad', `atrim=end=${section.seconds}`] : [FILL_GAPS]
+  const cut = section
+    ? [`asetpts=PTS-${section.from - section.seek}/TB`, 'atrim=start=0', FILL_GAPS, 'apad', `atrim=end=${section.seconds}`]
+    : [FILL_GAPS]
   return `[${input}:${audio.index}]${[...cut, ...format].join(',')}`
 }

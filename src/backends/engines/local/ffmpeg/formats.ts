@@ -19,7 +19,22 @@ const AAC = ['-c:a', 'aac', '-b:a', '160k']
 // The index goes to the front, so that playback can begin before the whole file has arrived.
 const FASTSTART = ['-movflags', '+faststart']
 const X264 = ['-c:v', 'libx264', '-preset', 'veryfast', '-crf', '20', '-pix_fmt', 'yuv420p']
-const VP9 = ['-c:v', 'libvpx-vp9', '-deadline', 'realtime', '-cpu-used', '6', '-row-mt', '1', '-crf', '31', '-b:v', '0', '-pix_fmt', 'yuv420p']
+const VP9 = [
+  '-c:v',
+  'libvpx-vp9',
+  '-deadline',
+  'realtime',
+  '-cpu-used',
+  '6',
+  '-row-mt',
+  '1',
+  '-crf',
+  '31',
+  '-b:v',
+  '0',
+  '-pix_fmt',
+  'yuv420p',
+]
 
 export const FORMATS: Readonly<Record<FormatName, Format>> = {
   mp4: {

@@ -34,7 +34,9 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
   if (!format.video && !hasAudio) return unsupported('no audio')
   const target = format.video && videos[0] ? targetOf(videos[0], job.request.fit) : null
   const sections = sources.map((source) => ({ source, ...sectionOf(source, 0, source.durationMs / 1000, target) }))
-  const overlaps = sections.slice(1).map((section, n) => (job.request.transition === 'fade' ? overlapOf(sections[n] ?? section, section, target) : 0))
+  const overlaps = sections
+    .slice(1)
+    .map((section, n) => (job.request.transition === 'fade' ? overlapOf(sections[n] ?? section, section, target) : 0))
   const durationMs = Math.round(1000 * (sum(sections.map(({ seconds }) => seconds)) - sum(overlaps)))
   if (durationMs > job.limits.durationMs) return tooLarge(`${durationMs} ms together`)
   const graph = [...(target ? videoGraph(sections, overlaps, target) : []), ...(hasAudio ? audioGraph(sections, overlaps) : [])]
@@ -45,13 +47,19 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
 type SourceSection = Section & { source: Source }
 
 function videoGraph(sections: readonly SourceSection[], overlaps: readonly number[], target: Target): string[] {
-  return [...sections.map((section, n) => `${videoFilters(n, section.source, section, target)}[v${n}]`), ...joinVideo(sections, overlaps, target)]
+  return [
+    ...sections.map((section, n) => `${videoFilters(n, section.source, section, target)}[v${n}]`),
+    ...joinVideo(sections, overlaps, target),
+  ]
 }
 
 function audioGraph(sections: readonly SourceSection[], overlaps: readonly number[]): string[] {
   // Packets include the encoder's padding, which decoders drop: audio files that are not faded follow each other without it.
   const isWhole = (n: number): boolean => !overlaps[n] && !overlaps[n - 1] && !sections[n]?.source.video
-  return [...sections.map((section, n) => `${audioFilters(n, section.source, isWhole(n) ? null : section, SAMPLE_RATE)}[a${n}]`), ...joinAudio(sections, overlaps)]
+  return [
+    ...sections.map((section, n) => `${audioFilters(n, section.source, isWhole(n) ? null : section, SAMPLE_RATE)}[a${n}]`),
+    ...joinAudio(sections, overlaps),
+  ]
 }
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

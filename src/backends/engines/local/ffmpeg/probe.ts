@@ -28,7 +28,14 @@ export type VideoStream = {
 export type AudioStream = { index: number; codec: string; end: number }
 
 /** A source with its first video and its first audio stream; other streams are ignored. `durationMs` is the end of the longer one. */
-export type Source = { outcome: 'probed'; path: string; container: Container; durationMs: number; video: VideoStream | null; audio: AudioStream | null }
+export type Source = {
+  outcome: 'probed'
+  path: string
+  container: Container
+  durationMs: number
+  video: VideoStream | null
+  audio: AudioStream | null
+}
 
 const STREAMS_MAX = 32
 const RATE_MAX = 120
@@ -88,12 +95,20 @@ async function packetsOf(run: Run, path: string, container: Container): Promise<
   return failed ?? found
 }
 
-function extendSpan(spans: Map<string, Span>, { stream_index: index = '', pts_time: pts, dts_time: dts, duration_time: duration }: Fields): void {
+function extendSpan(
+  spans: Map<string, Span>,
+  { stream_index: index = '', pts_time: pts, dts_time: dts, duration_time: duration }: Fields,
+): void {
   // AVI has no presentation times.
   const time = numberOf(pts) ?? numberOf(dts)
   if (time === null) return
   const { first, last, end, packets } = spans.get(index) ?? { first: time, last: time, end: time, packets: 0 }
-  spans.set(index, { first: Math.min(first, time), last: Math.max(last, time), end: Math.max(end, time + (numberOf(duration) ?? 0)), packets: packets + 1 })
+  spans.set(index, {
+    first: Math.min(first, time),
+    last: Math.max(last, time),
+    end: Math.max(end, time + (numberOf(duration) ?? 0)),
+    packets: packets + 1,
+  })
 }
 
 function streamsOf({ streams, format, spans }: Packets): Pick<Source, 'video' | 'audio'> {
@@ -104,7 +119,8 @@ function streamsOf({ streams, format, spans }: Packets): Pick<Source, 'video' | 
     if (!span) continue
     // An attached picture is the cover of an album.
     if (stream['codec_type'] === 'video' && stream['disposition:attached_pic'] !== '1') found.video ??= videoOf(stream, span, zero)
-    if (stream['codec_type'] === 'audio') found.audio ??= { index: Number(stream['index']), codec: stream['codec_name'] ?? 'unknown', end: span.end - zero }
+    if (stream['codec_type'] === 'audio')
+      found.audio ??= { index: Number(stream['index']), codec: stream['codec_name'] ?? 'unknown', end: span.end - zero }
   }
   return found
 }

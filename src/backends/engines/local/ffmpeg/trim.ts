@@ -37,8 +37,14 @@ export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
 function accurateArgs({ request, limits }: TrimJob, source: Source, format: Format, durationMs: number): Arguments {
   const target = source.video && format.video ? targetOf(source.video, 'contain') : null
   const section = sectionOf(source, request.startMs / 1000, durationMs / 1000, target)
-  const graph = [...(target ? [`${videoFilters(0, source, section, target)}[v]`] : []), ...(source.audio ? [`${audioFilters(0, source, section, null)}[a]`] : [])]
-  return { inputs: decoderArgs(source, section.seek, limits), streams: encoderArgs(graph, format, { video: target !== null, audio: source.audio !== null }) }
+  const graph = [
+    ...(target ? [`${videoFilters(0, source, section, target)}[v]`] : []),
+    ...(source.audio ? [`${audioFilters(0, source, section, null)}[a]`] : []),
+  ]
+  return {
+    inputs: decoderArgs(source, section.seek, limits),
+    streams: encoderArgs(graph, format, { video: target !== null, audio: source.audio !== null }),
+  }
 }
 
 function canCopy({ video, audio, container }: Source, format: Format): boolean {

@@ -13,7 +13,10 @@ export type Image = {
 }
 
 /** The loaders of libvips that may see an input. All others, such as those of SVG, PDF, and ImageMagick's formats, are blocked. */
-const LOADERS = ['Jpeg', 'Png', 'Webp', 'Heif', 'Nsgif', 'Tiff'].flatMap((name) => [`VipsForeignLoad${name}File`, `VipsForeignLoad${name}Buffer`])
+const LOADERS = ['Jpeg', 'Png', 'Webp', 'Heif', 'Nsgif', 'Tiff'].flatMap((name) => [
+  `VipsForeignLoad${name}File`,
+  `VipsForeignLoad${name}Buffer`,
+])
 sharp.block({ operation: ['VipsForeignLoad'] })
 sharp.unblock({ operation: LOADERS })
 sharp.cache(false)
@@ -36,7 +39,12 @@ export async function decode(path: string, limit: number): Promise<Image> {
     .raw({ depth: 'uchar' })
     .toBuffer({ resolveWithObject: true })
     .catch(unreadable)
-  return { width: info.width, height: info.height, pixels: data, opaque: !hasAlpha || data.every((value, i) => i % 4 !== 3 || value === 255) }
+  return {
+    width: info.width,
+    height: info.height,
+    pixels: data,
+    opaque: !hasAlpha || data.every((value, i) => i % 4 !== 3 || value === 255),
+  }
 }
 
 function unreadable(error: unknown): never {
@@ -63,11 +71,22 @@ export async function encode({ width, height, pixels, opaque }: Image, format: s
 export async function resize({ width, height, pixels, opaque }: Image, toWidth: number, toHeight: number): Promise<Image> {
   const raw = sharp(pixels, { raw: { width, height, channels: 4 } })
   const picture = opaque ? raw.removeAlpha() : raw
-  return { width: toWidth, height: toHeight, pixels: await picture.resize(toWidth, toHeight, { fit: 'fill', kernel: 'lanczos3' }).ensureAlpha().raw().toBuffer(), opaque }
+  return {
+    width: toWidth,
+    height: toHeight,
+    pixels: await picture.resize(toWidth, toHeight, { fit: 'fill', kernel: 'lanczos3' }).ensureAlpha().raw().toBuffer(),
+    opaque,
+  }
 }
 
 /** One channel in another size. */
-export async function resizePlane(plane: Uint8Array, width: number, height: number, toWidth: number, toHeight: number): Promise<Uint8Array> {
+export async function resizePlane(
+  plane: Uint8Array,
+  width: number,
+  height: number,
+  toWidth: number,
+  toHeight: number,
+): Promise<Uint8Array> {
   if (width === toWidth && height === toHeight) return plane
   const raw = sharp(plane, { raw: { width, height, channels: 1 } })
   return raw.resize(toWidth, toHeight, { fit: 'fill', kernel: 'linear' }).extractChannel(0).raw().toBuffer()
@@ -76,7 +95,11 @@ export async function resizePlane(plane: Uint8Array, width: number, height: numb
 /** A picture on a colour (`#rrggbb`), grey by default. An opaque one is returned as it is. */
 export async function flatten({ width, height, pixels, opaque }: Image, background = '#808080'): Promise<Image> {
   if (opaque) return { width, height, pixels, opaque }
-  const data = await sharp(pixels, { raw: { width, height, channels: 4 } }).flatten({ background }).ensureAlpha().raw().toBuffer()
+  const data = await sharp(pixels, { raw: { width, height, channels: 4 } })
+    .flatten({ background })
+    .ensureAlpha()
+    .raw()
+    .toBuffer()
   return { width, height, pixels: data, opaque: true }
 }
 
@@ -97,6 +120,9 @@ export async function crop({ width, height, pixels, opaque }: Image): Promise<Im
   }
   if (right < 0) return { width, height, pixels, opaque }
   const part = { left, top, width: right - left + 1, height: bottom - top + 1 }
-  const data = await sharp(pixels, { raw: { width, height, channels: 4 } }).extract(part).raw().toBuffer()
+  const data = await sharp(pixels, { raw: { width, height, channels: 4 } })
+    .extract(part)
+    .raw()
+    .toBuffer()
   return { width: part.width, height: part.height, pixels: data, opaque }
 }

@@ -63,7 +63,12 @@ function partAround({ width, height, pixels, hole }: Picture): { region: Picture
   }
   if (right < 0) return null
   const around = Math.max(SURROUNDINGS, right - left, bottom - top)
-  ;[left, right, top, bottom] = [Math.max(left - around, 0), Math.min(right + around, width - 1), Math.max(top - around, 0), Math.min(bottom + around, height - 1)]
+  ;[left, right, top, bottom] = [
+    Math.max(left - around, 0),
+    Math.min(right + around, width - 1),
+    Math.max(top - around, 0),
+    Math.min(bottom + around, height - 1),
+  ]
   const size = { width: right - left + 1, height: bottom - top + 1 }
   const region: Picture = { ...size, pixels: new Uint8Array(size.width * size.height * 4), hole: new Uint8Array(size.width * size.height) }
   const rows = Array.from({ length: size.height }, (_, y) => ({ here: y * size.width, there: (top + y) * width + left }))
@@ -71,13 +76,20 @@ function partAround({ width, height, pixels, hole }: Picture): { region: Picture
     region.pixels.set(pixels.subarray(4 * there, 4 * (there + size.width)), 4 * here)
     region.hole.set(hole.subarray(there, there + size.width), here)
   }
-  return { region, paste: () => rows.forEach(({ here, there }) => pixels.set(region.pixels.subarray(4 * here, 4 * (here + size.width)), 4 * there)) }
+  return {
+    region,
+    paste: () => rows.forEach(({ here, there }) => pixels.set(region.pixels.subarray(4 * here, 4 * (here + size.width)), 4 * there)),
+  }
 }
 
 /** The picture in falling resolutions, the coarsest first, as long as they have patches outside the hole. */
 function pyramid(picture: Picture): Picture[] {
   const levels = [picture]
-  for (let level = picture; level.width * level.height > COARSEST_PIXELS && Math.min(level.width, level.height) >= 2 * SHORTEST_SIDE; levels.unshift(level)) {
+  for (
+    let level = picture;
+    level.width * level.height > COARSEST_PIXELS && Math.min(level.width, level.height) >= 2 * SHORTEST_SIDE;
+    levels.unshift(level)
+  ) {
     level = halved(level)
     if (patchesOf(level).sources.length === 0) break
   }
@@ -90,9 +102,16 @@ function halved({ width, height, pixels, hole }: Picture): Picture {
   const half: Picture = { ...size, pixels: new Uint8Array(size.width * size.height * 4), hole: new Uint8Array(size.width * size.height) }
   for (let y = 0, i = 0; y < size.height; y++) {
     for (let x = 0, from = 2 * y * width; x < size.width; x++, i++, from += 2) {
-      half.hole[i] = (hole[from] as number) | (hole[from + 1] as number) | (hole[from + width] as number) | (hole[from + width + 1] as number)
+      half.hole[i] =
+        (hole[from] as number) | (hole[from + 1] as number) | (hole[from + width] as number) | (hole[from + width + 1] as number)
       for (let c = 0, at = 4 * from; c < 4; c++, at++) {
-        half.pixels[4 * i + c] = ((pixels[at] as number) + (pixels[at + 4] as number) + (pixels[at + 4 * width] as number) + (pixels[at + 4 * width + 4] as number) + 2) >> 2
+        half.pixels[4 * i + c] =
+          ((pixels[at] as number) +
+            (pixels[at + 4] as number) +
+            (pixels[at + 4 * width] as number) +
+            (pixels[at + 4 * width + 4] as number) +
+            2) >>
+          2
       }
     }
   }
@@ -101,6 +120,11 @@ function halved({ width, height, pixels, hole }: Picture): Picture {
 
 /** For pictures too small, or too much of them unknown, for patches. */
 function fillSmoothly({ width, height, pixels, hole }: Picture): void {
-  const filled = bleed(pixels, hole.map((missing) => (missing ? 0 : 255)), width, height)
+  const filled = bleed(
+    pixels,
+    hole.map((missing) => (missing ? 0 : 255)),
+    width,
+    height,
+  )
   for (let i = 0; i < hole.length; i++) if (hole[i]) pixels.set(filled.subarray(4 * i, 4 * i + 4), 4 * i)
 }

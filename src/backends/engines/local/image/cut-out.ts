@@ -21,13 +21,30 @@ export async function cutOut(saliency: Saliency, image: Image): Promise<Image> {
   const visible = await flatten(image)
   const small = await within(visible, EDGES_SIDE)
   const mask = await saliency.maskOf(visible, small.width, small.height)
-  const coefficients = guidedCoefficients(small.pixels, mask, small.width, small.height, Math.ceil(Math.max(small.width, small.height) / 160), EPSILON)
+  const coefficients = guidedCoefficients(
+    small.pixels,
+    mask,
+    small.width,
+    small.height,
+    Math.ceil(Math.max(small.width, small.height) / 160),
+    EPSILON,
+  )
   const alphaOf = ({ pixels, width, height }: Image): Uint8Array => applyCoefficients(coefficients, pixels, width, height).map(decided)
   const tiny = await within(visible, COLOURS_SIDE)
   const tinyAlpha = alphaOf(tiny)
   const colours = {
-    subject: bleed(tiny.pixels, tinyAlpha.map((value) => Math.max(0, 5 * value - 1020)), tiny.width, tiny.height),
-    background: bleed(tiny.pixels, tinyAlpha.map((value) => Math.max(0, 255 - 5 * value)), tiny.width, tiny.height),
+    subject: bleed(
+      tiny.pixels,
+      tinyAlpha.map((value) => Math.max(0, 5 * value - 1020)),
+      tiny.width,
+      tiny.height,
+    ),
+    background: bleed(
+      tiny.pixels,
+      tinyAlpha.map((value) => Math.max(0, 255 - 5 * value)),
+      tiny.width,
+      tiny.height,
+    ),
   }
   const alpha = alphaOf(visible)
   const { pixels, width, height } = image
@@ -36,7 +53,8 @@ export async function cutOut(saliency: Saliency, image: Image): Promise<Image> {
     for (let x = 0; x < width; x++, i++) {
       const value = alpha[i] as number
       const before = pixels[4 * i + 3] as number
-      if (value > 0 && value < 255 && before === 255) unmix(pixels, 4 * i, value / 255, colours, 4 * (row + Math.floor((x * tiny.width) / width)))
+      if (value > 0 && value < 255 && before === 255)
+        unmix(pixels, 4 * i, value / 255, colours, 4 * (row + Math.floor((x * tiny.width) / width)))
       pixels[4 * i + 3] = Math.round((value * before) / 255)
     }
   }
@@ -54,7 +72,13 @@ function decided(value: number): number {
 }
 
 /** Takes the background's colour out of a pixel (Forte: Approximate Fast Foreground Colour Estimation, 2021). `near` is where the colours around it are. */
-function unmix(pixels: Uint8Array, i: number, alpha: number, { subject, background }: { subject: Uint8Array; background: Uint8Array }, near: number): void {
+function unmix(
+  pixels: Uint8Array,
+  i: number,
+  alpha: number,
+  { subject, background }: { subject: Uint8Array; background: Uint8Array },
+  near: number,
+): void {
   for (let c = 0; c < 3; c++) {
     const guess = subject[near + c] ?? 0
     const mixed = alpha * guess + (1 - alpha) * (background[near + c] ?? 0)

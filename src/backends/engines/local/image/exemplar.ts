@@ -45,7 +45,11 @@ function mostUrgent(filling: Filling): number {
   let [best, highest] = [-1, -1]
   for (const i of unknown) {
     const x = i % width
-    const inside = (x === 0 || unknown.has(i - 1)) && (x === width - 1 || unknown.has(i + 1)) && (i < width || unknown.has(i - width)) && (i + width >= hole.length || unknown.has(i + width))
+    const inside =
+      (x === 0 || unknown.has(i - 1)) &&
+      (x === width - 1 || unknown.has(i + 1)) &&
+      (i < width || unknown.has(i - width)) &&
+      (i + width >= hole.length || unknown.has(i + width))
     if (inside) continue
     const centre = within(Math.floor(i / width), height) * width + within(x, width)
     const found = urgency(filling, centre)
@@ -68,7 +72,8 @@ function urgency({ picture, unknown, confidence, offsets }: Filling, centre: num
     sure += confidence[i] as number
     for (const beside of [i + 1, i + width]) {
       if (4 * beside >= pixels.length || unknown.has(beside)) continue
-      for (let c = 0; c < 3; c++) steepest = Math.max(steepest, Math.abs((pixels[4 * i + c] as number) - (pixels[4 * beside + c] as number)))
+      for (let c = 0; c < 3; c++)
+        steepest = Math.max(steepest, Math.abs((pixels[4 * i + c] as number) - (pixels[4 * beside + c] as number)))
     }
   }
   return sure * (25 + steepest)

@@ -11,7 +11,14 @@ export type Coefficients = { width: number; height: number; values: [Float32Arra
  * The coefficients for a guide (RGBA) and a mask (0 to 1, one a pixel) of its size. `radius` is that of the window in pixels; differences
  * in colour whose square is below `epsilon` (colours 0 to 1) are no edges.
  */
-export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width: number, height: number, radius: number, epsilon: number): Coefficients {
+export function guidedCoefficients(
+  guide: Uint8Array,
+  mask: Float32Array,
+  width: number,
+  height: number,
+  radius: number,
+  epsilon: number,
+): Coefficients {
   const scratch = { rows: new Float32Array(mask.length), products: new Float32Array(mask.length) }
   const mean = (plane: Float32Array): Float32Array => boxMean(plane, width, height, radius, scratch.rows)
   const covariance = (a: Float32Array, aMean: Float32Array, b: Float32Array, bMean: Float32Array): Float32Array => {
@@ -25,7 +32,16 @@ export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width:
   const means = colours.map(mean) as Three
   const offset = mean(mask)
   const withMask = colours.map((colour, c) => covariance(colour, means[c] as Float32Array, mask, offset)) as Three
-  const among = ([[r, 0, r, 0], [r, 0, g, 1], [r, 0, b, 2], [g, 1, g, 1], [g, 1, b, 2], [b, 2, b, 2]] as const).map(([one, i, other, j]) => covariance(one, means[i], other, means[j])) as Six
+  const among = (
+    [
+      [r, 0, r, 0],
+      [r, 0, g, 1],
+      [r, 0, b, 2],
+      [g, 1, g, 1],
+      [g, 1, b, 2],
+      [b, 2, b, 2],
+    ] as const
+  ).map(([one, i, other, j]) => covariance(one, means[i], other, means[j])) as Six
   for (let i = 0; i < offset.length; i++) solve(among, withMask, means, offset, epsilon, i)
   return { width, height, values: [mean(withMask[0]), mean(withMask[1]), mean(withMask[2]), mean(offset)] }
 }
@@ -53,7 +69,12 @@ function solve(among: Six, withMask: Three, means: Three, offset: Float32Array, 
 }
 
 /** The mask of a picture (RGBA) of any size, 0 to 255, one a pixel, by coefficients of the same picture in small. */
-export function applyCoefficients({ width, height, values }: Coefficients, pixels: Uint8Array, fullWidth: number, fullHeight: number): Uint8Array {
+export function applyCoefficients(
+  { width, height, values }: Coefficients,
+  pixels: Uint8Array,
+  fullWidth: number,
+  fullHeight: number,
+): Uint8Array {
   const mask = new Uint8Array(fullWidth * fullHeight)
   const [ar, ag, ab, offset] = values
   const columns = Array.from({ length: fullWidth }, (_, x) => place(x, fullWidth, width))
@@ -63,8 +84,17 @@ export function applyCoefficients({ width, height, values }: Coefficients, pixel
     for (let x = 0; x < fullWidth; x++, i++) {
       const { first, second, share } = columns[x] as Place
       const [nw, ne, sw, se] = [(1 - share) * (1 - row.share), share * (1 - row.share), (1 - share) * row.share, share * row.share]
-      const value = (plane: Float32Array): number => nw * at(plane, top + first) + ne * at(plane, top + second) + sw * at(plane, bottom + first) + se * at(plane, bottom + second)
-      mask[i] = Math.round(Math.min(Math.max(value(ar) * at(pixels, 4 * i) + value(ag) * at(pixels, 4 * i + 1) + value(ab) * at(pixels, 4 * i + 2) + 255 * value(offset), 0), 255))
+      const value = (plane: Float32Array): number =>
+        nw * at(plane, top + first) + ne * at(plane, top + second) + sw * at(plane, bottom + first) + se * at(plane, bottom + second)
+      mask[i] = Math.round(
+        Math.min(
+          Math.max(
+            value(ar) * at(pixels, 4 * i) + value(ag) * at(pixels, 4 * i + 1) + value(ab) * at(pixels, 4 * i + 2) + 255 * value(offset),
+            0,
+          ),
+          255,
+        ),
+      )
     }
   }
   return mask

@@ -8,7 +8,15 @@ import { InputError, runProgram } from './program.ts'
 import { readMask } from './mask.ts'
 
 /** `pixels`: how many the picture and the mask may have. `growMask`: pixels. Another `seed` may choose other surroundings. */
-export type InpaintJob = { input: string; mask: string; output: string; pixels: number; growMask: number; seed: number | null; format: string }
+export type InpaintJob = {
+  input: string
+  mask: string
+  output: string
+  pixels: number
+  growMask: number
+  seed: number | null
+  format: string
+}
 
 await runProgram<InpaintJob>(async (job, progress) => {
   const image = await decode(job.input, job.pixels)

@@ -12,9 +12,15 @@ const MARKED = 64
 export async function readMask(path: string, limit: number, { width, height }: Image, grow: number): Promise<Uint8Array> {
   const mask = await decode(path, limit)
   const off = Math.min(Math.abs(mask.width - (width * mask.height) / height), Math.abs(mask.height - (height * mask.width) / width))
-  if (off > 1) throw new InputError('unsupported_input', `a mask of ${mask.width} by ${mask.height} pixels for a picture of ${width} by ${height}`)
+  if (off > 1)
+    throw new InputError('unsupported_input', `a mask of ${mask.width} by ${mask.height} pixels for a picture of ${width} by ${height}`)
   const marked = await resizePlane(marks(mask), mask.width, mask.height, width, height)
-  return grown(marked.map((value) => (value >= MARKED ? 1 : 0)), width, height, grow)
+  return grown(
+    marked.map((value) => (value >= MARKED ? 1 : 0)),
+    width,
+    height,
+    grow,
+  )
 }
 
 /** How much of each pixel is marked, 0 to 255. */
@@ -26,7 +32,9 @@ function marks({ pixels }: Image): Uint8Array {
     transparent ||= plane[i] !== 0
   }
   if (transparent) return plane
-  return plane.map((_, i) => Math.round(0.299 * (pixels[4 * i] as number) + 0.587 * (pixels[4 * i + 1] as number) + 0.114 * (pixels[4 * i + 2] as number)))
+  return plane.map((_, i) =>
+    Math.round(0.299 * (pixels[4 * i] as number) + 0.587 * (pixels[4 * i + 1] as number) + 0.114 * (pixels[4 * i + 2] as number)),
+  )
 }
 
 /** Marks everything within `radius` pixels of what is marked as well. */

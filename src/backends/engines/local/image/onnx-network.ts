@@ -24,7 +24,14 @@ export function openOnnxNetwork(tf: typeof Tensorflow, graph: Graph): OnnxNetwor
   function predict(input: Tensor): Tensor {
     const values = new Map<string, Value>([...weights, [graph.input, input]])
     for (const [i, node] of nodes.entries()) {
-      values.set(node.outputs[0] ?? '', compute(tf, node, node.inputs.map((name) => values.get(name) ?? [])))
+      values.set(
+        node.outputs[0] ?? '',
+        compute(
+          tf,
+          node,
+          node.inputs.map((name) => values.get(name) ?? []),
+        ),
+      )
       for (const name of node.inputs) {
         if (lastUse.get(name) !== i || weights.has(name) || name === graph.input) continue
         dispose(values.get(name))
@@ -58,7 +65,14 @@ function compute(tf: typeof Tensorflow, { op, attributes }: Node, inputs: Value[
   const [first = [], second = [], third = []] = inputs
   switch (op) {
     case 'Conv':
-      return tf.fused.conv2d({ x: tensor(first), filter: tensor(second), bias: tensor(third), strides: 1, pad: only(attributes['pads']), dilations: only(attributes['dilations']) }) as Tensor
+      return tf.fused.conv2d({
+        x: tensor(first),
+        filter: tensor(second),
+        bias: tensor(third),
+        strides: 1,
+        pad: only(attributes['pads']),
+        dilations: only(attributes['dilations']),
+      }) as Tensor
     case 'Relu':
       return tf.relu(tensor(first))
     case 'Sigmoid':

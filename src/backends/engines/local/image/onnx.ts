@@ -72,7 +72,7 @@ function decode(bytes: Uint8Array): string {
 
 function varints(bytes: Uint8Array): bigint[] {
   const found: bigint[] = []
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const { value, next } = varint(bytes, at)
     found.push(value)
     at = next
@@ -93,7 +93,7 @@ function varint(bytes: Uint8Array, from: number): { value: bigint; next: number 
 /** The fields of a protobuf message (https://protobuf.dev/programming-guides/encoding): a varint in `value`, everything else in `bytes`. */
 function fieldsOf(message: Uint8Array): Field[] {
   const fields: Field[] = []
-  for (let at = 0; at < message.length; ) {
+  for (let at = 0; at < message.length;) {
     const tag = varint(message, at)
     const number = Number(tag.value >> 3n)
     const wire = Number(tag.value & 7n)

@@ -36,7 +36,12 @@ export type ImageMade = {
 }
 
 /** `cause` is for the operator's log. */
-export type ImageFailed = { outcome: 'failed'; code: 'unsupported_input' | 'input_too_large' | 'internal'; retryable: boolean; cause: Error }
+export type ImageFailed = {
+  outcome: 'failed'
+  code: 'unsupported_input' | 'input_too_large' | 'internal'
+  retryable: boolean
+  cause: Error
+}
 
 export type ImageOperation = 'background_remove' | 'upscale' | 'inpaint'
 
@@ -61,12 +66,16 @@ const PACKAGES: Record<ImageOperation, readonly string[]> = {
 export function missingImageOperations(): Partial<Record<ImageOperation, string>> {
   const missing: Partial<Record<ImageOperation, string>> = {}
   const lackingPrograms = CHILD_PROGRAMS.filter((path) => !existsSync(path))
-  const withoutShell = lackingPrograms.length > 0 ? `${lackingPrograms.join(' and ')} missing: a child process cannot be started here` : null
+  const withoutShell =
+    lackingPrograms.length > 0 ? `${lackingPrograms.join(' and ')} missing: a child process cannot be started here` : null
   for (const operation of Object.keys(PACKAGES) as ImageOperation[]) {
     const lacking = PACKAGES[operation].filter((name) => packageFolder(name) === null)
-    if (lacking.length > 0) missing[operation] = `${lacking.join(', ')} ${lacking.length > 1 ? 'are' : 'is'} not installed: npm install --include=optional`
+    if (lacking.length > 0)
+      missing[operation] = `${lacking.join(', ')} ${lacking.length > 1 ? 'are' : 'is'} not installed: npm install --include=optional`
     else if (withoutShell !== null) missing[operation] = withoutShell
-    else if (!hasSharpBinary()) missing[operation] = `sharp is installed without its library for ${process.platform} on ${process.arch}: npm install --include=optional`
+    else if (!hasSharpBinary())
+      missing[operation] =
+        `sharp is installed without its library for ${process.platform} on ${process.arch}: npm install --include=optional`
   }
   return missing
 }
@@ -81,7 +90,9 @@ function hasSharpBinary(): boolean {
  * subject becomes background everywhere and is not cropped. Fails with `unsupported_input`, `input_too_large`, or `internal`. Rejects with
  * the reason of an aborted signal. JPEG needs a colour, which creation checks.
  */
-export async function removeBackground(run: ImageRun<{ background: string; crop: boolean; format: string }>): Promise<ImageMade | ImageFailed> {
+export async function removeBackground(
+  run: ImageRun<{ background: string; crop: boolean; format: string }>,
+): Promise<ImageMade | ImageFailed> {
   const { background, crop, format } = run.request
   return runProgram<BackgroundRemoveJob>(run, 'background-remove.ts', { input: pathOf(run, 'media'), background, crop, format })
 }
@@ -127,7 +138,13 @@ async function runProgram<Job extends { output: string; pixels: number; format: 
   const ended = await runChild({
     // No NODE_OPTIONS either that instrumentation of child processes may have added: the permission model refuses its code.
     command: '/usr/bin/env',
-    args: ['-i', process.execPath, ...sandbox(scratch), join(import.meta.dirname, program), JSON.stringify({ ...request, output: path, pixels: limits.pixels })],
+    args: [
+      '-i',
+      process.execPath,
+      ...sandbox(scratch),
+      join(import.meta.dirname, program),
+      JSON.stringify({ ...request, output: path, pixels: limits.pixels }),
+    ],
     cwd: scratch,
     limits: {
       wallMs: WALL_MS,
@@ -151,8 +168,17 @@ function messageOf(line: string): { percent: number } | ProgramResult | null {
   }
 }
 
-async function outcomeOf(result: ProgramResult | null, path: string, format: string, bytes: number, stderr: string): Promise<ImageMade | ImageFailed> {
-  const written = await stat(path).then(({ size }) => size, () => 0)
+async function outcomeOf(
+  result: ProgramResult | null,
+  path: string,
+  format: string,
+  bytes: number,
+  stderr: string,
+): Promise<ImageMade | ImageFailed> {
+  const written = await stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )
   if (result?.outcome === 'failed') return failed(result.code, result.cause)
   if (written >= bytes) return failed('input_too_large', `a result of ${bytes} bytes or more`)
   if (!result || written === 0) return failed('internal', `the program ended without a result: ${stderr}`)
@@ -172,10 +198,18 @@ function failed(code: ImageFailed['code'], cause: string): ImageFailed {
 
 /** The arguments of Node that confine a program. Native code of sharp is not bound by them. */
 function sandbox(scratch: string): string[] {
-  const packages = Object.values(PACKAGES).flat().flatMap((name) => packageFolder(name) ?? [])
+  const packages = Object.values(PACKAGES)
+    .flat()
+    .flatMap((name) => packageFolder(name) ?? [])
   const modules = packages.map((folder) => folder.slice(0, folder.lastIndexOf(`${sep}node_modules${sep}`) + `${sep}node_modules`.length))
   const readable = [import.meta.dirname, manifestAbove(import.meta.dirname), ...new Set(modules), scratch]
-  return ['--no-warnings', '--permission', '--allow-addons', ...readable.map((path) => `--allow-fs-read=${path}`), `--allow-fs-write=${scratch}`]
+  return [
+    '--no-warnings',
+    '--permission',
+    '--allow-addons',
+    ...readable.map((path) => `--allow-fs-read=${path}`),
+    `--allow-fs-write=${scratch}`,
+  ]
 }
 
 /** Node looks there whether a program is an ES module. */

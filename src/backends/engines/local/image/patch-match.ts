@@ -82,7 +82,14 @@ export function measure({ width, pixels }: Picture, { targets }: Patches, { sour
   for (const target of targets) differences[target] = difference(pixels, width, target, sources[target] as number, Infinity)
 }
 
-function improve({ width, height, pixels }: Picture, { isSource }: Patches, { sources, differences }: Matches, target: number, direction: 1 | -1, random: () => number): void {
+function improve(
+  { width, height, pixels }: Picture,
+  { isSource }: Patches,
+  { sources, differences }: Matches,
+  target: number,
+  direction: 1 | -1,
+  random: () => number,
+): void {
   let best = sources[target] as number
   let least = differences[target] as number
   const tryOut = (candidate: number): void => {
@@ -159,6 +166,9 @@ export function vote({ width, height, pixels, hole }: Picture, { targets }: Patc
 /** What three of four matches differ by at most, by a sample of them. */
 function typical(targets: Int32Array, differences: Float32Array): number {
   const count = Math.min(targets.length, 4096)
-  const sample = Float32Array.from({ length: count }, (_, n) => differences[targets[Math.floor((n * targets.length) / count)] as number] as number)
+  const sample = Float32Array.from(
+    { length: count },
+    (_, n) => differences[targets[Math.floor((n * targets.length) / count)] as number] as number,
+  )
   return (sample.sort()[Math.floor(count * 0.75)] ?? 0) + 1
 }

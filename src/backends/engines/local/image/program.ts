@@ -14,10 +14,13 @@ export class InputError extends Error {
 }
 
 /** The last line of a program. */
-export type ProgramResult = { outcome: 'made'; width: number; height: number } | { outcome: 'failed'; code: InputError['code']; cause: string }
+export type ProgramResult =
+  { outcome: 'made'; width: number; height: number } | { outcome: 'failed'; code: InputError['code']; cause: string }
 
 /** Runs a program's one function on its job. Whatever it throws, apart from an InputError, ends the process with a stack trace on standard error. */
-export async function runProgram<Job>(run: (job: Job, progress: (percent: number) => void) => Promise<{ width: number; height: number }>): Promise<void> {
+export async function runProgram<Job>(
+  run: (job: Job, progress: (percent: number) => void) => Promise<{ width: number; height: number }>,
+): Promise<void> {
   const print = (line: object): unknown => process.stdout.write(`${JSON.stringify(line)}\n`)
   const result = await run(JSON.parse(process.argv[2] ?? '') as Job, (percent) => print({ percent })).then(
     ({ width, height }): ProgramResult => ({ outcome: 'made', width, height }),

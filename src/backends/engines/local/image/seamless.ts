@@ -24,7 +24,8 @@ export function removeSeams(picture: Picture, matches: Matches): void {
   for (const [c, side] of sides.entries()) {
     const shift = new Float32Array(hole.length)
     for (let cycle = 0; cycle < CYCLES; cycle++) solve(grids, 0, shift, side)
-    for (const i of grid.unknowns) pixels[4 * i + c] = Math.min(Math.max(Math.round((pixels[4 * i + c] as number) + (shift[i] as number)), 0), 255)
+    for (const i of grid.unknowns)
+      pixels[4 * i + c] = Math.min(Math.max(Math.round((pixels[4 * i + c] as number) + (shift[i] as number)), 0), 255)
   }
 }
 
@@ -41,7 +42,10 @@ function equationsOf(picture: Picture, matches: Matches): { grid: Grid; sides: [
     const most = shift.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
     const weight = 1 / (1 + (most / EDGE) ** 2)
     if (hole[i] && hole[i + step]) weights[i] = weight
-    for (const [end, sign] of [[i, -1], [i + step, 1]] as const) {
+    for (const [end, sign] of [
+      [i, -1],
+      [i + step, 1],
+    ] as const) {
       if (!hole[end]) continue
       for (const [c, side] of sides.entries()) side[end] = (side[end] as number) + sign * weight * (shift[c] as number)
       sum[end] = (sum[end] as number) + weight
@@ -75,7 +79,10 @@ function shifts({ width, height, pixels, hole }: Picture, { sources }: Matches):
   return (i, step) => {
     wanted.fill(0)
     const share = hole[i] && hole[i + step] ? 0.5 : 1
-    for (const [end, ahead] of [[i, 0], [i + step, step]] as const) {
+    for (const [end, ahead] of [
+      [i, 0],
+      [i + step, step],
+    ] as const) {
       if (!hole[end]) continue
       const from = sourceOf(end) - ahead
       for (let c = 0; c < 3; c++) {
@@ -117,7 +124,9 @@ function solve(grids: readonly Grid[], level: number, values: Float32Array, side
   const { width, sum, unknowns } = grid
   const cellOf = (i: number): number => (Math.floor(i / width) >> 1) * next.width + ((i % width) >> 1)
   const rest = new Float32Array(next.sum.length)
-  for (const i of unknowns) rest[cellOf(i)] = (rest[cellOf(i)] as number) + (sides[i] as number) + neighbours(grid, values, i) - (sum[i] as number) * (values[i] as number)
+  for (const i of unknowns)
+    rest[cellOf(i)] =
+      (rest[cellOf(i)] as number) + (sides[i] as number) + neighbours(grid, values, i) - (sum[i] as number) * (values[i] as number)
   const correction = new Float32Array(rest.length)
   solve(grids, level + 1, correction, rest)
   const step = bestStep(next, correction, rest)

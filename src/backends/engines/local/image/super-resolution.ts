@@ -53,7 +53,12 @@ export function tilesOf(width: number, height: number, pixels: number): Tile[] {
 }
 
 /** A picture in `scale` times its size. Colours of transparent pixels have to suit their surroundings. `progress` gets percents. */
-export async function enlarge(network: Network, image: Image, progress: (percent: number) => void, tilePixels = TILE_PIXELS): Promise<Image> {
+export async function enlarge(
+  network: Network,
+  image: Image,
+  progress: (percent: number) => void,
+  tilePixels = TILE_PIXELS,
+): Promise<Image> {
   const [width, height] = [image.width * network.scale, image.height * network.scale]
   const result: Image = { width, height, pixels: new Uint8Array(width * height * 4).fill(255), opaque: image.opaque }
   const tiles = tilesOf(image.width, image.height, tilePixels)
@@ -101,7 +106,12 @@ async function enlargeTile({ tf, model, scale }: Network, image: Image, tile: Ti
 function withSurroundings({ x, y, width, height }: Tile, image: Image): Tile {
   const left = Math.max(x - REACH, -BORDER)
   const top = Math.max(y - REACH, -BORDER)
-  return { x: left, y: top, width: Math.min(x + width + REACH, image.width + BORDER) - left, height: Math.min(y + height + REACH, image.height + BORDER) - top }
+  return {
+    x: left,
+    y: top,
+    width: Math.min(x + width + REACH, image.width + BORDER) - left,
+    height: Math.min(y + height + REACH, image.height + BORDER) - top,
+  }
 }
 
 /** A part of a picture in floats; beyond the border its last pixels are repeated. */

@@ -47,7 +47,11 @@ const KEEP_ALIVE_DELAY_MS = 30_000
 const KEPT_MS = 60_000
 
 /** Reads the kubeconfig at that path, or finds what kubectl or a pod would use. Throws an Error of one sentence if there is none. */
-export async function openCredentials(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder = ACCOUNT_FOLDER): Promise<Credentials> {
+export async function openCredentials(
+  kubeconfig: string | null,
+  environment: ResourcesConfig['environment'],
+  accountFolder = ACCOUNT_FOLDER,
+): Promise<Credentials> {
   const { server, proxy, namespace, read } = await findAccess(kubeconfig, environment, accountFolder)
   let fresh: Renewal | null = null
   /** The last that was read, and not refused. */
@@ -107,7 +111,11 @@ function isSame(one: Connection, other: Connection): boolean {
   return one.dispatcher === other.dispatcher && one.headers['authorization'] === other.headers['authorization']
 }
 
-async function findAccess(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder: string): Promise<ApiAccess> {
+async function findAccess(
+  kubeconfig: string | null,
+  environment: ResourcesConfig['environment'],
+  accountFolder: string,
+): Promise<ApiAccess> {
   const files = await findKubeconfigFiles(kubeconfig, environment)
   if (files.length > 0) {
     const { openKubeconfig } = await import('./kubeconfig.ts')
@@ -123,9 +131,17 @@ async function findAccess(kubeconfig: string | null, environment: ResourcesConfi
 
 /** One for all requests, so that connections are kept. HTTP/1.1: a watch holds a connection of its own and can neither starve requests nor be starved. */
 function dispatcherOf(tls: Tls, proxy: string | null): Dispatcher {
-  if (proxy !== null) return new ProxyAgent({ uri: proxy, requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>, allowH2: false, keepAliveTimeout: KEPT_MS })
+  if (proxy !== null)
+    return new ProxyAgent({
+      uri: proxy,
+      requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>,
+      allowH2: false,
+      keepAliveTimeout: KEPT_MS,
+    })
   // Made once: with it certificates are not read again for each connection.
   const secureContext = createSecureContext(tls)
-  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<Agent.Options['connect']>
+  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<
+    Agent.Options['connect']
+  >
   return new Agent({ connect, allowH2: false, keepAliveTimeout: KEPT_MS })
 }

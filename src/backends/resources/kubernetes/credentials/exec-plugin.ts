@@ -15,7 +15,12 @@ const EARLY_MS = 60_000
  * authority. Rejects with an Error of one sentence that has nothing the plugin printed. `ExecAuth` has no deadline and no bounds, keeps
  * what was refused and quotes stderr: so each run is started here, and a new one made when needed.
  */
-export function openExecPlugin(plugin: Exec, cluster: object | null, environment: ResourcesConfig['environment'], longestMs = LONGEST_MS): Authenticate {
+export function openExecPlugin(
+  plugin: Exec,
+  cluster: object | null,
+  environment: ResourcesConfig['environment'],
+  longestMs = LONGEST_MS,
+): Authenticate {
   const user = { name: 'current', exec: { command: plugin.command, args: plugin.args ?? [] } }
   const variables = Object.fromEntries(plugin.env?.map(({ name, value }) => [name, value ?? '']) ?? [])
   let auth = new ExecAuth()

@@ -33,7 +33,10 @@ export async function findKubeconfigFiles(given: string | null, environment: Res
   if (paths.length > 0 || !environment['HOME']) return found
   const own = join(environment['HOME'], '.kube', 'config')
   // An unreadable home folder, such as that of root in a pod, has none for this process.
-  const isThere = await access(own).then(() => true, () => false)
+  const isThere = await access(own).then(
+    () => true,
+    () => false,
+  )
   return isThere ? [{ path: own, text: await readCredentialFile(own) }] : []
 }
 

@@ -43,7 +43,17 @@ const AUTH_PROVIDER = Type.Object({
 })
 
 export const USER = Type.Object({
-  ...texts('token', 'tokenFile', 'username', 'password', 'as', 'client-certificate', 'client-certificate-data', 'client-key', 'client-key-data'),
+  ...texts(
+    'token',
+    'tokenFile',
+    'username',
+    'password',
+    'as',
+    'client-certificate',
+    'client-certificate-data',
+    'client-key',
+    'client-key-data',
+  ),
   exec: orNull(EXEC),
   'auth-provider': orNull(AUTH_PROVIDER),
 })

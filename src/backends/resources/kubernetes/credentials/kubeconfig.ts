@@ -21,7 +21,8 @@ export type Authenticate = (options: RequestOptions & { headers: Record<string, 
 /** Throws an Error of one sentence, without any secret, on what is missing, of the wrong type or not supported. */
 export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesConfig['environment']): ApiAccess {
   const { currentContext, entry } = mergeKubeconfigs(files)
-  if (currentContext === null) throw new Error('RESOURCES_URL: the kubeconfig has no current-context: choose one with kubectl config use-context.')
+  if (currentContext === null)
+    throw new Error('RESOURCES_URL: the kubeconfig has no current-context: choose one with kubectl config use-context.')
   const context = readEntry(CONTEXT, entry('context', currentContext))
   const clusterEntry = entry('cluster', context.cluster)
   const userEntry = context.user ? entry('user', context.user) : { ...clusterEntry, members: {} }
@@ -33,7 +34,11 @@ export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesCo
     proxy: cluster['proxy-url'] || null,
     namespace: context.namespace?.trim() || null,
     async read(isRefused) {
-      const [ca, cert, key] = await Promise.all([pem(clusterEntry, 'certificate-authority'), pem(userEntry, 'client-certificate'), pem(userEntry, 'client-key')])
+      const [ca, cert, key] = await Promise.all([
+        pem(clusterEntry, 'certificate-authority'),
+        pem(userEntry, 'client-certificate'),
+        pem(userEntry, 'client-key'),
+      ])
       const options = { headers: {} }
       await kubeConfigOf(
         { ...cluster, 'certificate-authority-data': ca },
@@ -80,7 +85,15 @@ async function pem({ members, resolvePath }: Entry, field: string): Promise<stri
   return Buffer.from(await readCredentialFile(resolvePath(String(path)))).toString('base64')
 }
 
-function accessOf({ ca, cert, key, rejectUnauthorized, servername, auth, headers }: RequestOptions): Awaited<ReturnType<ApiAccess['read']>> {
+function accessOf({
+  ca,
+  cert,
+  key,
+  rejectUnauthorized,
+  servername,
+  auth,
+  headers,
+}: RequestOptions): Awaited<ReturnType<ApiAccess['read']>> {
   return {
     tls: {
       ...(ca && { ca: String(ca) }),
@@ -110,15 +123,24 @@ function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment
     )
   if (!provider) return null
   const { 'idp-certificate-authority': path, 'idp-certificate-authority-data': data } = provider.config
-  if (!hasScheme(provider.config['idp-issuer-url'], 'https:')) throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
-  return openOidcProvider(provider.config, async () => (data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null))
+  if (!hasScheme(provider.config['idp-issuer-url'], 'https:'))
+    throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
+  return openOidcProvider(provider.config, async () =>
+    data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null,
+  )
 }
 
 /** The `Cluster` of client.authentication.k8s.io without its authority; the plugin's own settings are an extension of the kubeconfig. */
 function clusterInfo(cluster: Cluster): Record<string, unknown> {
   const config = cluster.extensions?.find(({ name }) => name === 'client.authentication.k8s.io/exec')?.extension
   const { server, 'tls-server-name': serverName, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster
-  return { server, 'tls-server-name': serverName || undefined, 'insecure-skip-tls-verify': isInsecure ?? undefined, 'proxy-url': proxy || undefined, config }
+  return {
+    server,
+    'tls-server-name': serverName || undefined,
+    'insecure-skip-tls-verify': isInsecure ?? undefined,
+    'proxy-url': proxy || undefined,
+    config,
+  }
 }
 
 /** Beyond the types: what is contradictory, insecure or not supported. */
@@ -126,7 +148,8 @@ function check(cluster: Entry, user: Entry): void {
   const { server, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster.members
   if (!hasScheme(server, 'http:', 'https:')) throw unusable(cluster, 'its server must begin with https://')
   // Anybody on the way could read the token.
-  if (hasScheme(server, 'http:') && !isInsecure) throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
+  if (hasScheme(server, 'http:') && !isInsecure)
+    throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
   const has = ({ members }: Entry, name: string) => Boolean(members[name] || members[`${name}-data`])
   if (isInsecure && has(cluster, 'certificate-authority'))
     throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
@@ -135,7 +158,8 @@ function check(cluster: Entry, user: Entry): void {
   // The package ignores them, which would grant other rights.
   const unsupported = ['as-uid', 'as-groups', 'as-user-extra'].find((name) => has(user, name))
   if (unsupported) throw unusable(user, `${unsupported} is not supported: use as alone`)
-  if (has(user, 'client-certificate') !== has(user, 'client-key')) throw unusable(user, 'it has one of client-certificate and client-key: give both')
+  if (has(user, 'client-certificate') !== has(user, 'client-key'))
+    throw unusable(user, 'it has one of client-certificate and client-key: give both')
 }
 
 function hasScheme(address: unknown, ...schemes: string[]): boolean {

@@ -57,7 +57,11 @@ export function openOidcProvider(config: OidcConfig, readCa: () => Promise<strin
 function clientAuth(secret: string | null | undefined): oidc.ClientAuth {
   if (!secret) return oidc.None()
   const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)]
-  return (issuer, ...rest) => ((issuer.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes('client_secret_basic') ? basic : post)(issuer, ...rest)
+  return (issuer, ...rest) =>
+    ((issuer.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes('client_secret_basic') ? basic : post)(
+      issuer,
+      ...rest,
+    )
 }
 
 /** `exp` of a JWT in milliseconds since the epoch; 0 for anything else. */
@@ -72,7 +76,11 @@ function expiryOf(token: string): number {
 
 /** With the error code of OAuth 2.0 (RFC 6749, section 5.2), of the connection or of the library; without the cause, which holds the answer. */
 function failed(issuer: URL, error: unknown): Error {
-  const { error: refusal, code, cause } = error as { error?: unknown; code?: unknown; cause?: { code?: unknown; cause?: { code?: unknown } } }
+  const {
+    error: refusal,
+    code,
+    cause,
+  } = error as { error?: unknown; code?: unknown; cause?: { code?: unknown; cause?: { code?: unknown } } }
   const found = [refusal, cause?.cause?.code, cause?.code, code].find((one) => typeof one === 'string' && /^[\w ]{1,60}$/.test(one))
   return new Error(
     `RESOURCES_URL: the OIDC issuer ${issuer.host} did not refresh the id-token (${found ?? 'no valid answer'}): check the auth-provider, or sign in again.`,

@@ -13,11 +13,15 @@ export async function openServiceAccount(environment: ResourcesConfig['environme
   const tokenPath = join(folder, 'token')
   if (!host || !port || (await readIfThere(tokenPath)) === null) return null
   const server = URL.parse(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`)
-  if (!server) throw new Error('RESOURCES_URL: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are no address: unset them, or name a kubeconfig.')
+  if (!server)
+    throw new Error('RESOURCES_URL: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are no address: unset them, or name a kubeconfig.')
   return {
     server,
     proxy: null,
     namespace: (await readIfThere(join(folder, 'namespace')))?.trim() || null,
-    read: async () => ({ tls: { ca: await readCredentialFile(join(folder, 'ca.crt')) }, headers: { authorization: `Bearer ${await readToken(tokenPath)}` } }),
+    read: async () => ({
+      tls: { ca: await readCredentialFile(join(folder, 'ca.crt')) },
+      headers: { authorization: `Bearer ${await readToken(tokenPath)}` },
+    }),
   }
 }
