@@ -1,21 +1,20 @@
-/** Thread of `one-process.ts` that sends coding requests: so many over 16 connections for each message, which it answers when all are answered. */
+/** Thread of `one-process.ts` that sends coding requests: so many over its connections for each message, which it answers when all are answered. */
 import { parentPort } from 'node:worker_threads'
 import { openConnection, type Connection } from './connection.ts'
 import { WORKLOADS } from './coding-workloads.ts'
 
 /** `isCompared`: sends what the pass-through is sent. */
-export type Burst = { url: string; key: string; workload: string; isCompared: boolean; count: number }
+export type Burst = { url: string; key: string; workload: string; isCompared: boolean; connections: number; count: number }
 
-const CONNECTIONS = 16
 const opened = new Map<string, Promise<Connection[]>>()
 
 parentPort?.on('message', (burst: Burst) => void run(burst).then(() => parentPort?.postMessage('done')))
 
-async function run({ url, key, workload, isCompared, count }: Burst): Promise<void> {
+async function run({ url, key, workload, isCompared, connections: most, count }: Burst): Promise<void> {
   const found = WORKLOADS.find(({ name }) => name === workload)
   if (!found) throw new Error(`there is no workload ${workload}`)
   const { bytes, expected } = (isCompared && found.compared) || found
-  const connections = opened.get(url) ?? Promise.all(Array.from({ length: CONNECTIONS }, () => openConnection(url)))
+  const connections = opened.get(url) ?? Promise.all(Array.from({ length: most }, () => openConnection(url)))
   opened.set(url, connections)
   const request = bytes(key)
   let left = count

@@ -1,6 +1,6 @@
 /**
- * Processor time of a coding request in Tollgate and in the bare pass-through, for a machine that is busy with other work: both run in this process, another checkout beside them, and
- * take turns of a fixed number of requests, after a fixed number to warm up. The model and the clients are threads, whose time does not count.
+ * Processor time and memory of a coding request in Tollgate and in the bare pass-through, for a machine that is busy with other work: both run in this process, another checkout beside them,
+ * and take turns of a fixed number of requests, after a fixed number to warm up. The model and the clients are threads, which do not count.
  * `node bench/one-process.ts --workloads JSON --against ../other-checkout`
  */
 import { openSync } from 'node:fs'
@@ -17,23 +17,27 @@ import type * as Settings from '../src/config/config.ts'
 import type { Burst } from './client-thread.ts'
 import { WORKLOADS, type Workload } from './coding-workloads.ts'
 import { coding, tenant } from './manifests.ts'
+import { watchHeap, type Heaped } from './heap.ts'
 import { freePort } from './processes.ts'
 import { median } from './statistics.ts'
 import { markdown } from './table.ts'
 
 /** `all`: with the threads of the store, of the compiler and of the collector. */
 type Taken = { main: number; all: number }
-type Side = { name: string; url: string; key: string; wire: Workload['upstream'] | null; taken: Taken[]; close(): Promise<void> }
+type Measured = Taken & Heaped
+type Side = { name: string; url: string; key: string; wire: Workload['upstream'] | null; taken: Measured[]; close(): Promise<void> }
 
 const { values } = parseArgs({
   options: {
     workloads: { type: 'string', default: 'chat, JSON' },
     against: { type: 'string' },
     rounds: { type: 'string', default: '16' },
-    requests: { type: 'string', default: '100' },
-    warm: { type: 'string', default: '15' },
+    requests: { type: 'string', default: '1000' },
+    warm: { type: 'string', default: '60' },
+    connections: { type: 'string', default: '32' },
   },
 })
+const count = Number(values.requests)
 const kinds = WORKLOADS.filter(({ name }) => name.includes(values.workloads))
 const folder = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
 
@@ -61,14 +65,20 @@ async function measure(kind: Workload): Promise<string> {
     for (const side of round % 2 === 0 ? measured : measured.toReversed()) side.taken.push(await burst(side, kind))
   }
   const [bare] = measured
-  const typical = ({ taken }: Side, threads: keyof Taken): number => median(taken.map((one) => one[threads]))
-  const rows = measured.map((side) => [side.name, ...(['main', 'all'] as const).flatMap((threads) => [`${typical(side, threads).toFixed(0)} µs`, (typical(bare ?? side, threads) / typical(side, threads)).toFixed(2)])])
-  return markdown({ title: `${kind.name}: processor time of a request, median of ${values.rounds} rounds`, head: ['', 'main thread', 'ratio', 'all threads', 'ratio'], rows })
+  const typical = ({ taken }: Side, of: keyof Measured): number => median(taken.map((one) => one[of]))
+  const rows = measured.map((side) => [
+    side.name,
+    ...(['main', 'all'] as const).flatMap((threads) => [`${typical(side, threads).toFixed(0)} µs`, (typical(bare ?? side, threads) / typical(side, threads)).toFixed(2)]),
+    ...(['allocated', 'promoted'] as const).map((of) => `${(typical(side, of) / 1024).toFixed(1)} KB`),
+  ])
+  const title = `${kind.name}: a request over ${values.connections} connections, median of ${values.rounds} rounds of ${values.requests}`
+  return markdown({ title, head: ['', 'main thread', 'ratio', 'all threads', 'ratio', 'heap', 'promoted'], rows })
 }
 
-async function burst({ url, key, wire }: Side, { name }: Workload): Promise<Taken> {
+async function burst({ url, key, wire }: Side, { name }: Workload): Promise<Measured> {
   const before = await cpuUs()
-  client.postMessage({ url, key, workload: name, isCompared: wire === null, count: Number(values.requests) } satisfies Burst)
+  const heap = watchHeap()
+  client.postMessage({ url, key, workload: name, isCompared: wire === null, connections: Number(values.connections), count } satisfies Burst)
   await new Promise<void>((resolve, reject) => {
     client.once('error', reject)
     client.once('message', () => {
@@ -76,8 +86,9 @@ async function burst({ url, key, wire }: Side, { name }: Workload): Promise<Take
       resolve()
     })
   })
+  const { allocated, promoted } = heap.stop()
   const after = await cpuUs()
-  return { main: (after.main - before.main) / Number(values.requests), all: (after.all - before.all) / Number(values.requests) }
+  return { main: (after.main - before.main) / count, all: (after.all - before.all) / count, allocated: allocated / count, promoted: promoted / count }
 }
 
 async function cpuUs(): Promise<Taken> {

@@ -7,7 +7,11 @@ export type Deadline = {
   clear(): void
 }
 
-type Entry = { at: number; passed: () => void }
+/**
+ * `passed` is null once it is cleared. A set that has grown leaves its former table behind, which is garbage of the old generation: until that is
+ * collected, the young generation treats what the table names as alive. So an entry must not lead to the request that it watched.
+ */
+type Entry = { at: number; passed: (() => void) | null }
 
 const pending = new Set<Entry>()
 let timer: NodeJS.Timeout | null = null
@@ -16,14 +20,18 @@ let wakesAt = Number.POSITIVE_INFINITY
 
 /** Opens a deadline, which `move` starts. Keeps no process alive: what it watches does. */
 export function openDeadline(passed: () => void): Deadline {
-  const entry: Entry = { at: 0, passed }
+  const entry: Entry = { at: 0, passed: null }
   return {
     move(ms) {
       entry.at = performance.now() + ms
+      entry.passed = passed
       pending.add(entry)
       if (entry.at < wakesAt) wakeAt(entry.at)
     },
-    clear: () => void pending.delete(entry),
+    clear() {
+      pending.delete(entry)
+      entry.passed = null
+    },
   }
 }
 
@@ -46,5 +54,5 @@ function sweep(): void {
   }
   if (next < Number.POSITIVE_INFINITY) wakeAt(next)
   // An earlier one may clear or move a later one.
-  for (const entry of due.sort((a, b) => a.at - b.at)) if (entry.at <= now && pending.delete(entry)) entry.passed()
+  for (const entry of due.sort((a, b) => a.at - b.at)) if (entry.at <= now && pending.delete(entry)) entry.passed?.()
 }
