@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: benchmarks of Tollgate with everything on against a bare pass-through in the same run, as Markdown on standard output. `docs/benchmarks.md` describes the method.
+ * `npm run bench`: benchmarks of Tollgate with everything on against a bare pass-through in the same run, as Markdown on standard output. `bench/notes/README.md` describes the method.
  * All load stays on loopback, bounded in count and time; all files are in a temporary folder.
  */
 import { availableParallelism, cpus } from 'node:os'

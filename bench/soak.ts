@@ -1,5 +1,5 @@
 /**
- * `npm run soak`: an hour of light load of every kind on one embedded program, and what grows in it meanwhile, as Markdown on standard output (`docs/benchmarks/process.md`, "An hour").
+ * `npm run soak`: an hour of light load of every kind on one embedded program, and what grows in it meanwhile, as Markdown on standard output (`bench/notes/process.md`, "An hour").
  * All load stays on loopback; all files are in a temporary folder.
  */
 import { readdirSync, statSync } from 'node:fs'

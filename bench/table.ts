@@ -1,4 +1,4 @@
-/** Results as Markdown, to be pasted into `docs/benchmarks/`. */
+/** Results as Markdown, to be pasted into `bench/notes/`. */
 
 export type Table = { title: string; head: string[]; rows: (string | number)[][]; note?: string }
 

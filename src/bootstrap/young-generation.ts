@@ -9,7 +9,7 @@ const WINDOW_MS = 5000
 
 /**
  * Lets the young generation double only while it is collected often. V8 doubles it, up to 64 MB, whenever as much as it holds has survived, as each stream does that is only open,
- * and does not shrink it while the process is idle (`docs/benchmarks/coding.md`).
+ * and does not shrink it while the process is idle (`bench/notes/coding.md`).
  */
 export function growYoungGeneration(perSecond = COLLECTIONS_PER_SECOND, windowMs = WINDOW_MS): void {
   let since = performance.now()

@@ -17,8 +17,6 @@ export type Sample = { metric: Record<string, string>; value: [number, string] }
 export type Prometheus = Server & {
   /** Evaluates a query now. Throws with Prometheus' message when it does not parse. */
   query(expr: string): Promise<Sample[]>
-  /** Evaluates a query every `stepSeconds` of the last `seconds`. */
-  queryRange(expr: string, seconds: number, stepSeconds: number): Promise<{ metric: Record<string, string>; values: [number, string][] }[]>
   /** The trace ids of the exemplars of the last ten minutes, by the labels of their series. */
   exemplars(expr: string): Promise<{ labels: Record<string, string>; traceIds: string[] }[]>
   /** The firing and pending alerts. */
@@ -74,11 +72,6 @@ export function ownPrometheus(t: Test, targets: string[] | (() => Promise<Target
     return {
       ...server,
       query: async (query) => (await ask<{ result: Sample[] }>('query', { query })).result,
-      async queryRange(query, seconds, stepSeconds) {
-        const end = Date.now() / 1000
-        const { result } = await ask<{ result: { metric: Record<string, string>; values: [number, string][] }[] }>('query_range', { query, start: String(end - seconds), end: String(end), step: String(stepSeconds) })
-        return result
-      },
       async exemplars(query) {
         const now = Date.now() / 1000
         const found = await ask<{ seriesLabels: Record<string, string>; exemplars: { labels: Record<string, string> }[] }[]>('query_exemplars', { query, start: String(now - 600), end: String(now) })
