@@ -14,9 +14,10 @@ export type Detection = { bug: Bug } & (
   | { outcome: 'missed' | 'broken'; output: string }
 )
 
-/** The text of the file with the bug. Throws when `from` is not in the file exactly once. */
+/** The text of the file with the bug. Throws when `from`, however it is broken into lines, is not in the file exactly once. */
 export function planted(bug: Bug): string {
-  const parts = readFileSync(join(ROOT, bug.file), 'utf8').split(bug.from)
+  const letters = [...bug.from.replace(/\s+/g, '')].map((letter) => letter.replace(/\W/, '\\$&'))
+  const parts = readFileSync(join(ROOT, bug.file), 'utf8').split(new RegExp(letters.join('\\s*')))
   if (parts.length !== 2) throw new Error(`"${bug.name}": ${bug.file} contains the text ${parts.length - 1} times: ${bug.from}`)
   return parts.join(bug.to)
 }
