@@ -102,6 +102,8 @@ export type Task = {
   /** When a sweep handles it: end of its lease, or of its time as pending, queued, settling or unrelayed. Null: never. */
   sweepAt: number | null
   outbox: OutboxEvent[]
+  /** Its events are in the log. Absent before, and on a task that an earlier release relayed, which knew no log. */
+  eventsLogged?: true
 }
 
 /** Members that a state change may set. */

@@ -286,6 +286,12 @@ t.test('a violation names ids and amounts, never content of a client', async (t)
   t.notMatch(violations.join('\n'), /secret|hooks\.test|key 1/)
 })
 
+t.test('a task that a release without an event log relayed, before or after a roll-back, is not a violation', async (t) => {
+  const relayed = [`UPDATE tasks SET record = json_remove(record, '$.eventsLogged') WHERE id = '${taskId(1)}'`, `DELETE FROM events WHERE id LIKE '${taskId(1)}%'`]
+  // The first of its tenant, so that it leaves no gap.
+  t.same((await verifyDamaged(t, relayed)).violations, [])
+})
+
 t.test('a lowered allowance is not a violation', async (t) => {
   const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'lowered', 'true')]
   const earlier = [setRecord(STUDIO, 'media.period.allowance', '200'), `UPDATE subscriptions SET record = json_remove(record, '$.lowered')`]

@@ -48,9 +48,9 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     }
   }
 
-  /** A final task never changes, except that its outbox is cleared. */
+  /** A final task never changes, except that its events are logged and its outbox is cleared. */
   function checkUnchanged(before: Task, after: Task): void {
-    const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null })
+    const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null, eventsLogged: true })
     if (lasting(before) !== lasting(after)) {
       report(`task ${after.id} had ended as ${before.state} and changed: ${lasting(before)} to ${lasting(after)}`)
     }

@@ -80,7 +80,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
       await edit(id, (task) => {
         deliveries.add(made)
         log.append(events)
-        return { ...task, outbox: [], sweepAt: null }
+        return { ...task, outbox: [], sweepAt: null, eventsLogged: true }
       })
     },
     removeTasks: (before, limit) =>
