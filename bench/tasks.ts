@@ -8,7 +8,7 @@ import type { Table } from './table.ts'
 
 export const TASKS = 1000
 export const WARM_TASKS = 1000
-/** The young generation grows in the first seconds of a full load (`src/bootstrap/young-generation.ts`): what is measured comes after that. */
+/** The young generation grows in the first seconds of a full load (`bin/v8.mjs`): what is measured comes after that. */
 const SUSTAINED = { warm: 6000, measured: 3000 }
 const SHORT = { warm: WARM_TASKS, measured: TASKS }
 /** Concurrent writes share store commands: fewer clients and slots need more commands per task. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { openCompileCache } from './compile-cache.mjs'
+import { limitStartMemory, openCompileCache } from './v8.mjs'
 
 // Plain JavaScript on purpose: an old Node cannot parse the TypeScript imported below, and would fail with a stack trace.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
@@ -20,9 +20,6 @@ if (process.env['npm_lifecycle_event'] === 'start') {
   }, 1_000)
   watch.unref()
 }
-const roleOrCommand = process.argv[2] ?? (process.env['ROLE'] || 'all')
-const flagsChanged = openCompileCache(roleOrCommand)
-const { limitStartMemory } = await import('../src/bootstrap/start-memory.ts')
-const ready = limitStartMemory(roleOrCommand, flagsChanged)
+const ready = limitStartMemory(process.argv[2] ?? (process.env['ROLE'] || 'all'), openCompileCache())
 await import('../src/main.ts')
 ready()

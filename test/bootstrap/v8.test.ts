@@ -1,13 +1,37 @@
-import { execFileSync } from 'node:child_process'
+/** What V8 is told: the compiled code of an image where no temporary folder can be made, and the size of the young generation. */
+import { execFile, execFileSync } from 'node:child_process'
+import { cpSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 import t from 'tap'
 
-const MODULE = new URL('../../src/bootstrap/young-generation.ts', import.meta.url).href
+const MODULE = join(import.meta.dirname, '../../bin/v8.mjs')
+
+t.test('a start does not fail where no temporary folder can be made', async (t) => {
+  const folder = t.testdir({ bin: {}, compiled: {} })
+  const module = join(folder, 'bin/v8.mjs')
+  cpSync(MODULE, module)
+  const code = `
+    import { openCompileCache } from ${JSON.stringify(module)}
+    openCompileCache()()
+    console.log(process.env.NODE_COMPILE_CACHE)`
+  const file = join(folder, 'file')
+  writeFileSync(file, '')
+  const { NODE_COMPILE_CACHE: _, ...others } = process.env
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { env: { ...others, TMPDIR: file } })
+  const used = stdout.trim()
+  t.match(used, /^\/dev\/shm\/tollgate-compiled-|\/node_modules\/\.cache\/tollgate$/)
+  t.equal(stderr, '')
+  // Root may write to every folder, and then it is kept.
+  rmSync(used, { recursive: true, force: true })
+})
 
 /** A process in which objects survive, until `isDone`; how much larger its young generation has become. */
 function growth(start: string, isDone: string): number {
   const script = `
     import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8'
-    import { growYoungGeneration } from '${MODULE}'
+    import { growYoungGeneration } from '${pathToFileURL(MODULE).href}'
     const halfMb = () => {
       const space = getHeapSpaceStatistics().find((one) => one.space_name === 'new_space')
       return Math.round((space.space_used_size + space.space_available_size) / 1024 / 1024)

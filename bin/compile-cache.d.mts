@@ -1,2 +1,0 @@
-/** `roleOrCommand`: as in `tollgate [role]`. */
-export function openCompileCache(roleOrCommand: string): () => void
