@@ -1,5 +1,5 @@
 /** Processor time of reading and rewriting one turn of an agent, without HTTP: 61 messages with 30 tool calls and their results, 12 tools. `node bench/agent-turn.ts` */
-import { readChatRequest } from '../src/upstream/wires/chat-request.ts'
+import { readChatRequest } from '../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../src/upstream/wires/encrypted-ids.ts'
 import { agentBody } from './requests.ts'
 

@@ -2,13 +2,13 @@
 import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import type { Admission } from '../../src/upstream/usage/reservation.ts'
-import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
-import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
+import type { CodingRequest } from '../../src/upstream/wires/wire.ts'
 import { STALLED_CLIENT_MS, type SseWriterOptions } from './sse-writer.ts'
 import { openRequestHandler } from './request-handler.ts'
 import { modelEntry, modelList } from './model-list.ts'
@@ -28,10 +28,8 @@ declare module 'fastify' {
 /** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024
 
-const READERS: Record<WireName, (body: unknown, allowed: ReadonlySet<string>) => CodingRequest> = {
-  chat: readChatRequest,
-  responses: readResponsesRequest,
-}
+const READERS = { chat: readChatRequest, responses: readResponsesRequest }
+type ClientWire = keyof typeof READERS
 
 export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
@@ -64,12 +62,12 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   })
 
   const admits =
-    (wire: WireName) =>
+    (wire: ClientWire) =>
     (request: FastifyRequest): Admission => {
       request.codingRequest = READERS[wire](request.body, upstreams.allowed())
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
-  const creates = (wire: WireName): RouteShorthandOptions => ({
+  const creates = (wire: ClientWire): RouteShorthandOptions => ({
     bodyLimit: BODY_LIMIT,
     config: { api: 'coding', creates: true, admits: admits(wire) },
   })

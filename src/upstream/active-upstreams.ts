@@ -45,7 +45,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       all = [...next.values()]
       for (const upstream of removed) drain(upstream)
       log.info(
-        { event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) },
+        { event: 'upstreams_changed', upstreams: list.map(({ name, wires, priority }) => ({ name, wires, priority })) },
         'upstreams in use',
       )
     },

@@ -4,6 +4,7 @@ import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
 import { isHeaderField, RESERVED_HEADERS } from '../domain/header-fields.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
+import { WIRES, type WireName } from './wires/wire.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const whole = (min: number, fallback: number) => Type.Integer({ minimum: min, maximum: 86_400_000, default: fallback })
@@ -11,6 +12,13 @@ const strict = { additionalProperties: false }
 
 /** A member of requests, or `tool:` and `part:` with a type of tools or content parts. */
 const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
+
+/** One wire or a list of them. `both` is the older name of `[chat, responses]`. A conditional, because a union tells the faults of all its members. */
+const WIRE = Type.Unsafe<WireName | 'both' | WireName[]>({
+  if: { type: 'array' },
+  then: { items: { enum: [...WIRES] }, minItems: 1, uniqueItems: true },
+  else: { enum: [...WIRES, 'both'] },
+})
 
 const UPSTREAM = Type.Object(
   {
@@ -20,7 +28,7 @@ const UPSTREAM = Type.Object(
     apiKeyFile: Type.Optional(text('a file that holds the API key')),
     apiKeyEnv: Type.Optional(text('an environment variable that holds the API key')),
     model: Type.Optional(text('the name of the model at the upstream')),
-    wire: Type.Enum(['chat', 'responses', 'both']),
+    wire: WIRE,
     weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1 }),
     priority: Type.Integer({ minimum: 0, maximum: 1_000_000, default: 0 }),
     timeouts: Type.Object(
@@ -43,7 +51,8 @@ const UPSTREAM = Type.Object(
 export const UpstreamsFile = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
 
 /** One upstream of the file, with its key read. `baseUrl` has no trailing slash; it is `echo:` for the built-in echo. */
-export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
+export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model' | 'wire'> & {
+  wires: readonly WireName[]
   apiKey: string | null
   model: string
 }
@@ -79,7 +88,7 @@ function complete(
   keys: KeySources,
   fail: (member: string, problem: string) => never,
 ): UpstreamSettings {
-  const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, ...rest } = upstream
+  const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, wire, ...rest } = upstream
   const url = URL.parse(baseUrl)
   const echo = baseUrl === 'echo:'
   if (!echo && (!url || !['http:', 'https:'].includes(url.protocol))) fail('baseUrl', 'must be an http or https address, or echo:')
@@ -94,7 +103,12 @@ function complete(
   if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
   const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
   if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
-  return { ...rest, headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
+  return { ...rest, wires: wiresOf(wire), headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
+}
+
+function wiresOf(wire: Static<typeof WIRE>): WireName[] {
+  if (Array.isArray(wire)) return wire
+  return wire === 'both' ? ['chat', 'responses'] : [wire]
 }
 
 /** The gateway's own members cannot be allowed, dropped or forced: limits and admission depend on them. */

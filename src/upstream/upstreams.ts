@@ -11,16 +11,16 @@ import type { Breaker } from './selection/circuit-breaker.ts'
 import { candidatesFor, wiresFor } from './selection/load-balancing.ts'
 import { callWithFailover, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
 import { openActiveUpstreams } from './active-upstreams.ts'
-import { parseUpstreams, UpstreamsFileError, type UpstreamSettings } from './upstreams-file.ts'
+import { parseUpstreams, UpstreamsFileError } from './upstreams-file.ts'
 import type { UpstreamCall, WireName } from './wires/wire.ts'
 
-export type UpstreamState = { name: string; wire: UpstreamSettings['wire']; breaker: ReturnType<Breaker['state']> }
+export type UpstreamState = { name: string; breaker: ReturnType<Breaker['state']> }
 
 export type Upstreams = {
-  /** The wires over which requests of a client's wire reach the upstreams: its own, the other or both. */
-  wiresFor(wire: WireName): WireName[]
+  /** The wires over which requests of a client's wire reach the upstreams, the preferred one first. */
+  wiresFor(wire: WireName): readonly WireName[]
   /**
-   * Sends a call, over either of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
+   * Sends a call, over any of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
    * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the reason of the
    * cancellation.
    */
@@ -105,7 +105,7 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
       return sizes.length > 0 ? Math.min(...sizes) : null
     },
     states: () =>
-      active.all().map(({ settings, breaker }) => ({ name: settings.name, wire: settings.wire, breaker: breaker.state(now()) })),
+      active.all().map(({ settings, breaker }) => ({ name: settings.name, breaker: breaker.state(now()) })),
     observe(next) {
       observer = next
     },
@@ -119,7 +119,11 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
 }
 
 function derivedFrom(all: readonly Upstream[]) {
-  return { all, allowed: allowedByAll(all), wires: { chat: wiresFor('chat', all), responses: wiresFor('responses', all) } }
+  return { all, allowed: allowedByAll(all), wires: wiresByClient(all) }
+}
+
+function wiresByClient(all: readonly Upstream[]): Record<WireName, readonly WireName[]> {
+  return { chat: wiresFor('chat', all), responses: wiresFor('responses', all), messages: wiresFor('messages', all) }
 }
 
 function allowedByAll([first, ...others]: readonly Upstream[]): Set<string> {

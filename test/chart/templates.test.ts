@@ -70,7 +70,7 @@ if (!missing(t, ['helm'])) {
     ['a setting that is no number', ['--set-string', 'settings.RESULT_DAYS=-4'], /RESULT_DAYS': '-4' does not match pattern/],
     ['a setting of other words', ['--set', 'settings.LOG_LEVEL=loud'], /LOG_LEVEL': value must be one of 'trace', 'debug'/],
     ['a misspelled member of an upstream', ['--set', 'upstreams.file.upstreams[0].wires=both'], /upstreams\/0': additional properties 'wires' not allowed/],
-    ['a wrong wire of an upstream', ['--set', 'upstreams.file.upstreams[0].wire=soap'], /wire': value must be one of 'chat', 'responses', 'both'/],
+    ['a wrong wire of an upstream', ['--set', 'upstreams.file.upstreams[0].wire=soap'], /wire': value must be one of 'chat', 'responses', 'messages', 'both'/],
     ['an engine without a type', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw"}],"routes":[]}}'], /engines\/0': missing property 'type'/],
     ['a pass-through route without a prefix', ['--set-json', 'proxyRoutes.file={"routes":[{"upstream":"http://search","product":"Coding"}]}'], /routes\/0': missing property 'prefix'/],
     ['a key file of no Secret', ['--set', 'upstreams.keysSecret='], /upstreams\.file names the apiKeyFile main, but upstreams\.keysSecret is empty\./],

@@ -1,8 +1,8 @@
 /** Requests that are sent over the other wire: each member by its equivalent, and a clear failure for those without one. */
 import t from 'tap'
-import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
-import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import { sealCallId, sealReasoning, sealedDetail } from '../../src/upstream/wires/sealed-members.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import type { Loose } from './gateway.ts'

@@ -1,7 +1,7 @@
 /** Answers of an upstream of the other wire, translated without a server. */
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
-import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
-import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import type { StreamRewriter, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 

@@ -76,7 +76,7 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
     headers: Object.entries({ ...common, accept }).flat(),
   })
   const headsOf = (wire: WireName) => ({ json: headOf(wire, 'application/json'), stream: headOf(wire, 'text/event-stream') })
-  const heads = { chat: headsOf('chat'), responses: headsOf('responses') }
+  const heads = { chat: headsOf('chat'), responses: headsOf('responses'), messages: headsOf('messages') }
   return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
 }
 

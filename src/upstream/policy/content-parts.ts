@@ -35,12 +35,24 @@ const PARTS: Record<WireName, Record<string, readonly string[]>> = {
     computer_screenshot: ['image_url', 'file_id'],
     encrypted_content: ['encrypted_content'],
   },
+  messages: {
+    text: ['text', 'cache_control', 'citations'],
+    image: ['source', 'cache_control'],
+    document: ['source', 'title', 'context', 'citations', 'cache_control'],
+    search_result: ['source', 'title', 'content', 'citations', 'cache_control'],
+    thinking: ['thinking', 'signature'],
+    redacted_thinking: ['data'],
+    tool_use: ['id', 'name', 'input', 'cache_control'],
+    tool_result: ['tool_use_id', 'content', 'is_error', 'cache_control'],
+  },
 }
 /** The members of the objects in a part. */
 const NESTED: Record<string, readonly string[]> = {
   image_url: ['url', 'detail'],
   file: ['file_data', 'file_id', 'filename'],
   input_audio: ['data', 'format'],
+  source: ['type', 'media_type', 'data', 'url', 'file_id', 'content'],
+  cache_control: ['type', 'ttl'],
 }
 
 /** Throws `invalid_request` for a part that is not offered. */

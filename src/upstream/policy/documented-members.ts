@@ -1,5 +1,5 @@
 /**
- * The documented members of requests on both wires (OpenAI's API reference). Upstreams get no others by default: servers that compare names
+ * The documented members of requests on each wire (OpenAI's and Anthropic's API references). Upstreams get no others by default: servers that compare names
  * without case take `Model` or `MAX_TOKENS` for the members that the gateway sets, and vendors route and charge by members of their own.
  */
 import type { WireName } from '../wires/wire.ts'
@@ -20,6 +20,10 @@ export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
     ...SHARED,
     ...names('input context_management include instructions max_output_tokens max_tool_calls prompt reasoning text truncation'),
   ]),
+  messages: new Set(
+    names(`cache_control context_management max_tokens messages metadata output_config output_format service_tier stop_sequences stream
+      system temperature thinking tool_choice tools top_k top_p`),
+  ),
 }
 
 /**

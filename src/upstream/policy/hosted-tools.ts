@@ -10,9 +10,11 @@ import type { RequestPolicy } from './request-policy.ts'
 type ToolLists = Pick<RequestPolicy, 'allow' | 'drop'>
 
 /** Types of tools that the client runs. */
-const CLIENT_TOOLS: Record<WireName, readonly string[]> = {
-  chat: ['function', 'custom'],
-  responses: ['function', 'custom', 'namespace', 'local_shell', 'shell', 'apply_patch', 'computer', 'computer_use_preview', 'tool_search'],
+const CLIENT_TOOLS: Record<WireName, RegExp> = {
+  chat: /^(?:function|custom)$/,
+  responses: /^(?:function|custom|namespace|local_shell|shell|apply_patch|computer|computer_use_preview|tool_search)$/,
+  // Those of Anthropic carry the date of their version.
+  messages: /^(?:custom|(?:bash|text_editor|memory|computer)_\d{8})$/,
 }
 const NO_LISTS: ToolLists = { allow: new Set(), drop: new Set() }
 
@@ -25,7 +27,7 @@ export function offeredToolMembers(wire: WireName, members: Members, lists: Tool
     delete others['parallel_tool_calls']
     return others
   }
-  const chosen = offeredChoice(wire, choice, lists)
+  const chosen = wire === 'messages' ? namedChoice(choice, offered) : offeredChoice(wire, choice, lists)
   return { ...others, tools: offered, ...(chosen === undefined ? {} : { tool_choice: chosen }) }
 }
 
@@ -41,13 +43,14 @@ function offeredTools(wire: WireName, tools: unknown[], lists: ToolLists): unkno
 }
 
 function isOffered(wire: WireName, tool: Members, { allow, drop }: ToolLists): boolean {
-  const type = own(tool, 'type')
+  // Messages leave the type of their own tools out.
+  const type = own(tool, 'type') ?? (wire === 'messages' ? 'custom' : undefined)
   if (typeof type !== 'string' || drop.has(`tool:${type}`)) return false
   if (allow.has(`tool:${type}`)) return true
   const environment = own(tool, 'environment') ?? null
   // A shell in a container of the server is hosted.
   const isLocal = environment === null || (isMembers(environment) && own(environment, 'type') === 'local')
-  return CLIENT_TOOLS[wire].includes(type) && isLocal
+  return CLIENT_TOOLS[wire].test(type) && isLocal
 }
 
 function offeredChoice(wire: WireName, choice: unknown, lists: ToolLists): unknown {
@@ -58,6 +61,12 @@ function offeredChoice(wire: WireName, choice: unknown, lists: ToolLists): unkno
   if (Array.isArray(kept['tools'])) return { ...kept, tools: offeredTools(wire, kept['tools'], lists) }
   if (!isMembers(nested) || !Array.isArray(nested['tools'])) return undefined
   return { ...kept, allowed_tools: { ...nested, tools: offeredTools(wire, nested['tools'], lists) } }
+}
+
+/** A choice of Messages has a type of its own and, for one tool, its name. */
+function namedChoice(choice: unknown, offered: unknown[]): unknown {
+  if (!isMembers(choice) || own(choice, 'type') !== 'tool') return choice
+  return offered.some((tool) => isMembers(tool) && own(tool, 'name') === own(choice, 'name')) ? choice : undefined
 }
 
 /** The object without members whose name a server that ignores case could take for another. */

@@ -13,7 +13,7 @@ export type RequestPolicy = { allow: ReadonlySet<string>; drop: ReadonlySet<stri
 /** Members that pass only where they are allowed: they choose a price, or store something at the server. */
 const ON_REQUEST = ['store', 'web_search_options', 'prompt_cache_options', 'prompt_cache_retention']
 /** The tiers that cost the standard price. */
-const STANDARD_TIERS: unknown[] = ['auto', 'default']
+const STANDARD_TIERS: unknown[] = ['auto', 'default', 'standard_only']
 
 /** The members of a request that the upstream of this policy gets, without the conversation. */
 export function sentMembers(wire: WireName, members: Members, policy: RequestPolicy): Members {

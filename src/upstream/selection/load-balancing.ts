@@ -5,18 +5,25 @@ import type { UpstreamCall, WireName } from '../wires/wire.ts'
 /** An upstream, and the call over a wire that it speaks. */
 export type Candidate = { upstream: Upstream; call: UpstreamCall }
 
-const speaks = ({ settings }: Upstream, wire: WireName) => settings.wire === wire || settings.wire === 'both'
+/** By the client's wire: its own, then by the fewest and the most complete translations. Those between chat and messages go through responses. */
+const PREFERENCE: Record<WireName, readonly WireName[]> = {
+  chat: ['chat', 'responses', 'messages'],
+  responses: ['responses', 'chat', 'messages'],
+  messages: ['messages', 'responses', 'chat'],
+}
+
+const speaks = ({ settings }: Upstream, wire: WireName) => settings.wires.includes(wire)
 
 /**
  * The upstreams for a call: lower priority numbers first, within a priority those of the client's wire before those that need a translation,
  * then at random by weight. `random` returns numbers in [0, 1).
  */
 export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>, random: () => number): Candidate[] {
-  const { translated } = call
   const candidates: Candidate[] = []
   for (const upstream of upstreams) {
-    const fitting = speaks(upstream, call.wire) ? call : translated
-    if (fitting && speaks(upstream, fitting.wire)) candidates.push({ upstream, call: fitting })
+    let fitting: UpstreamCall | null = call
+    while (fitting && !speaks(upstream, fitting.wire)) fitting = fitting.translated
+    if (fitting) candidates.push({ upstream, call: fitting })
   }
   if (candidates.length < 2) return candidates
   return candidates
@@ -28,8 +35,8 @@ export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>,
     .map(({ candidate }) => candidate)
 }
 
-/** The wires over which a request of a client's wire reaches the upstreams: its own where an upstream speaks it, else the other. */
-export function wiresFor(wire: WireName, upstreams: Iterable<Upstream>): WireName[] {
-  const other = wire === 'chat' ? 'responses' : 'chat'
-  return [...new Set([...upstreams].map((upstream) => (speaks(upstream, wire) ? wire : other)))]
+/** The wires over which requests of a client's wire reach the upstreams, in the order of preference: of each upstream the preferred one. */
+export function wiresFor(client: WireName, upstreams: Iterable<Upstream>): WireName[] {
+  const best = [...upstreams].map((upstream) => PREFERENCE[client].find((wire) => speaks(upstream, wire)))
+  return PREFERENCE[client].filter((wire) => best.includes(wire))
 }

@@ -1,4 +1,4 @@
-/** The two wires of the OpenAI API (chat completions, responses): the interface of their requests, JSON answers and streams. */
+/** The wires: OpenAI's chat completions and responses, and Anthropic's messages. The interface of their requests, JSON answers and streams. */
 import type { Failure } from '../../domain/errors.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
@@ -8,10 +8,16 @@ import type { RequestPolicy } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import type { UpstreamBody } from './upstream-body.ts'
 
-export type WireName = 'chat' | 'responses'
+export const WIRES = ['chat', 'responses', 'messages'] as const
+
+export type WireName = (typeof WIRES)[number]
 
 /** The path of each wire below an upstream's `baseUrl`. */
-export const PATHS: Record<WireName, string> = { chat: '/chat/completions', responses: '/responses' }
+export const PATHS: Record<WireName, string> = {
+  chat: '/chat/completions',
+  responses: '/responses',
+  messages: '/messages',
+}
 
 /** The settings of an upstream that shape the body it is sent. */
 export type Target = { model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null; policy: RequestPolicy }
@@ -26,8 +32,8 @@ export type CodingRequest = {
   /** The addresses in the conversation that an upstream would fetch. To be vetted before `call`. */
   addresses: readonly Address[]
   /**
-   * `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. `wires`: those of the upstreams. Consumes the body: it is
-   * changed in place. Throws `unsupported_parameter` when the request can only be sent over the other wire, which cannot express it.
+   * `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. `wires`: those over which it may be sent, the preferred one
+   * first. Consumes the body: it is changed in place. Throws `unsupported_parameter` when none of the wires can express the request.
    */
   call(cap: number, ids: Ids, now: () => number, wires: readonly WireName[]): UpstreamCall
 }
@@ -40,9 +46,9 @@ export type UpstreamCall = UpstreamBody & {
   openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
   rewriteJson(body: unknown): JsonAnswer
-  /** Whether the client speaks the other wire, so that the names of members are not those of its request. */
+  /** Whether the client speaks another wire, so that the names of members are not those of its request. */
   isTranslation: boolean
-  /** The same request over the other wire, for upstreams that speak only that; null if there are none or it cannot be translated. */
+  /** The same request over the next wire, for upstreams that do not speak this one; null if there are none or it cannot be translated. */
   translated: UpstreamCall | null
 }
 

@@ -2,13 +2,13 @@
  * The output of a response built from the deltas of a chat completion: items and the events that announce them, in the order of the Responses
  * wire. A whole message is one delta.
  */
-import { isMembers, type Members } from '../wires/allowlist.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
-import { sealReasoning } from '../wires/sealed-members.ts'
-import type { OutputMeter } from '../usage/output-meter.ts'
-import { BadAnswer } from '../wires/wire.ts'
+import { isMembers, type Members } from '../../wires/allowlist.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { sealReasoning } from '../../wires/sealed-members.ts'
+import type { OutputMeter } from '../../usage/output-meter.ts'
+import { BadAnswer } from '../../wires/wire.ts'
 import type { ChatTools } from './chat-tools.ts'
-import { flatAnnotations, responseLogprobs } from './chat-annotations.ts'
+import { flatAnnotations, responseLogprobs } from '../annotations.ts'
 import { openCalls } from './response-calls.ts'
 
 /** The output stays in memory until its last event repeats it; a larger one breaks the stream. */

@@ -1,10 +1,10 @@
 /** The deltas of a chat completion from the events or the items of a response. */
-import { isMembers, type Members } from '../wires/allowlist.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
-import { annotation as cleanAnnotation } from '../wires/response-allowed-members.ts'
-import { sealCallId, sealedDetail } from '../wires/sealed-members.ts'
-import type { OutputMeter } from '../usage/output-meter.ts'
-import { chatLogprobs, nestedAnnotations } from './chat-annotations.ts'
+import { isMembers, type Members } from '../../wires/allowlist.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { annotation as cleanAnnotation } from '../../wires/responses/response-allowed-members.ts'
+import { sealCallId, sealedDetail } from '../../wires/sealed-members.ts'
+import type { OutputMeter } from '../../usage/output-meter.ts'
+import { chatLogprobs, nestedAnnotations } from '../annotations.ts'
 
 /** Takes a delta and the `logprobs` of its text. */
 export type EmitDelta = (delta: Members, logprobs: Members | null) => void

@@ -1,5 +1,5 @@
 /** The tools of a chat request, also the older `functions`, as tools of a Responses request. */
-import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 
 /** Whether the client uses the older `functions` and must get its call as `function_call`. */
 export function hasFunctions(body: Members): boolean {

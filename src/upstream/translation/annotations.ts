@@ -1,5 +1,5 @@
 /** Citations and log probabilities: the same facts in the forms of both wires. */
-import { annotation, logprobs as cleanLogprobs } from '../wires/response-allowed-members.ts'
+import { annotation, logprobs as cleanLogprobs } from '../wires/responses/response-allowed-members.ts'
 import { isMembers, list, type Members } from '../wires/allowlist.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 

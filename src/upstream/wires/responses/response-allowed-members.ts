@@ -1,5 +1,5 @@
 /** Allowlists of the output items and stream events of a response, by type. Everything else is dropped. */
-import { id, list, nullable, number, object, oneOf, opaque, or, tagged, text, type Clean } from './allowlist.ts'
+import { id, list, nullable, number, object, oneOf, opaque, or, tagged, text, type Clean } from '../allowlist.ts'
 
 const status = oneOf('in_progress', 'completed', 'incomplete', 'searching', 'interpreting', 'generating', 'calling', 'failed')
 

@@ -2,7 +2,7 @@
  * Numbers the items of a streamed response, their parts and annotations anew: a dropped one would leave a gap, and SDKs find an item in the
  * output by its index.
  */
-import type { Members } from './allowlist.ts'
+import type { Members } from '../allowlist.ts'
 
 /** Outer before inner. An event has some of them. */
 const INDEXES = ['output_index', 'content_index', 'summary_index', 'annotation_index'] as const

@@ -2,13 +2,13 @@
  * The Response object that clients get: the upstream's output and usage, our ids and model name, and the members of the request that the wire
  * repeats.
  */
-import type { Failure } from '../../domain/errors.ts'
-import type { Ids } from './encrypted-ids.ts'
-import type { OutputMeter } from '../usage/output-meter.ts'
+import type { Failure } from '../../../domain/errors.ts'
+import type { Ids } from '../encrypted-ids.ts'
+import type { OutputMeter } from '../../usage/output-meter.ts'
 import { outputItem } from './response-allowed-members.ts'
-import { isMembers, list, oneOf, type Members } from './allowlist.ts'
-import { responseUsage } from '../usage/reported-usage.ts'
-import { MODEL } from './model-name.ts'
+import { isMembers, list, oneOf, type Members } from '../allowlist.ts'
+import { responseUsage } from '../../usage/reported-usage.ts'
+import { MODEL } from '../model-name.ts'
 
 /** The members of a request that its response repeats, with their defaults. Null is the wire's form of absent. */
 const REPEATED: Members = {

@@ -1,8 +1,8 @@
 /** The messages of a chat request as input items of a Responses request. */
-import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
-import { openCallId, replayedReasoning } from '../wires/sealed-members.ts'
-import { unsupported } from './unsupported-parameter.ts'
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { openCallId, replayedReasoning } from '../../wires/sealed-members.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 
 /** Throws `unsupported_parameter` naming a content part that the Responses wire cannot express. */
 export function inputItems(messages: readonly Members[], ids: Ids): Members[] {

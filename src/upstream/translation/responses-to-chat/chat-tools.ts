@@ -3,7 +3,7 @@
  * becomes a function with one text parameter, because only few chat servers have custom tools. Hosted tools are left out.
  */
 import { createHash } from 'node:crypto'
-import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 
 /** A tool as the client named it. */
 export type ClientTool = { name: string; namespace: string | null; custom: boolean }

@@ -2,20 +2,20 @@
  * Stream of a chat completion: chunks, then the usage if the client requested it, then `[DONE]`. A failure ends it with an error chunk and
  * without `[DONE]`, because SDKs take that for success.
  */
-import type { Failure } from '../../domain/errors.ts'
+import type { Failure } from '../../../domain/errors.ts'
 import { chunkOf, cleanChunk, completionHead, hasFailedChoice, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
-import type { Ids } from './encrypted-ids.ts'
-import { openMeter } from '../usage/output-meter.ts'
-import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
-import { clientErrorIn } from './client-error-mapping.ts'
-import { isMembers, ownText, type Members } from './allowlist.ts'
-import { isMark, OWN_MARKS, type Placeholder } from '../sse/event-template.ts'
-import { openEventTemplates, type TemplateSets } from '../sse/event-templates.ts'
-import { bytesOf, textOf } from '../sse/sse-parser.ts'
-import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
-import type { Usage } from '../../domain/token-windows.ts'
+import type { Ids } from '../encrypted-ids.ts'
+import { openMeter } from '../../usage/output-meter.ts'
+import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { clientErrorIn } from '../client-error-mapping.ts'
+import { isMembers, ownText, type Members } from '../allowlist.ts'
+import { isMark, OWN_MARKS, type Placeholder } from '../../sse/event-template.ts'
+import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
+import { bytesOf, textOf } from '../../sse/sse-parser.ts'
+import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
+import type { Usage } from '../../../domain/token-windows.ts'
 import { openToolCallFragments } from './tool-call-fragments.ts'
-import { BadAnswer, type StreamRewriter } from './wire.ts'
+import { BadAnswer, type StreamRewriter } from '../wire.ts'
 
 const delta = (...path: (string | number)[]): Placeholder => ({
   path: ['choices', 0, 'delta', ...path],

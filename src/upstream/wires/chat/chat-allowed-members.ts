@@ -1,10 +1,10 @@
 /** Allowlist of chat completions and their chunks: the members of OpenAI's wire, with our model name and our ids. */
-import type { Ids } from './encrypted-ids.ts'
-import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './allowlist.ts'
-import { chatUsage } from '../usage/reported-usage.ts'
+import type { Ids } from '../encrypted-ids.ts'
+import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from '../allowlist.ts'
+import { chatUsage } from '../../usage/reported-usage.ts'
 import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
-import { reasoningDetails, sealCallId } from './sealed-members.ts'
-import { MODEL } from './model-name.ts'
+import { reasoningDetails, sealCallId } from '../sealed-members.ts'
+import { MODEL } from '../model-name.ts'
 
 const token = { token: text, logprob: number, bytes: nullable(list(number)) }
 const tokens = nullable(list(object({ ...token, top_logprobs: list(object(token)) })))

@@ -1,6 +1,6 @@
 /** Content parts of the Responses wire as parts of the chat wire. */
-import { isMembers, own, type Members } from '../wires/allowlist.ts'
-import { unsupported } from './unsupported-parameter.ts'
+import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 
 export type Part = { type: string; text?: string } & Members
 

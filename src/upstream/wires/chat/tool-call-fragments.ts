@@ -3,8 +3,8 @@
  * servers give all calls the index 0, or repeat ids and names in every fragment. SDKs join the fragments of an index, and append the texts
  * in them to one another.
  */
-import { isMembers, ownText, type Members } from './allowlist.ts'
-import type { Ids } from './encrypted-ids.ts'
+import { isMembers, ownText, type Members } from '../allowlist.ts'
+import type { Ids } from '../encrypted-ids.ts'
 
 export type ToolCallFragments = {
   /** Changes the cleaned fragments of one choice in place. `given`: the same ones as the upstream sent them. */

@@ -1,10 +1,10 @@
 /** The input of a Responses request as messages of a chat request. */
-import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
-import { joinDetails, openCallId, openReasoning, type SealedReasoning } from '../wires/sealed-members.ts'
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { joinDetails, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
 import { imageParts, partsOf, textOfParts, type Part } from './chat-parts.ts'
 import { customArguments, type ChatTools } from './chat-tools.ts'
-import { unsupported } from './unsupported-parameter.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 
 /** Items whose content only the service that made them can read. All other unknown items are left out. */
 const UNREADABLE = ['item_reference', 'compaction', 'context_compaction']

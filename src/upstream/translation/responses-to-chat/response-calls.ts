@@ -1,9 +1,9 @@
 /** The tool calls of a response built from those of a chat completion. Parallel calls stay open until the answer ends, because their arguments may alternate. */
-import { isMembers, ownText, type Members } from '../wires/allowlist.ts'
-import { argumentsText } from '../wires/chat-allowed-members.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
-import { sealCallId } from '../wires/sealed-members.ts'
-import { isOtherCall } from '../wires/tool-call-fragments.ts'
+import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
+import { argumentsText } from '../../wires/chat/chat-allowed-members.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { sealCallId } from '../../wires/sealed-members.ts'
+import { isOtherCall } from '../../wires/chat/tool-call-fragments.ts'
 import { customInput, type ChatTools } from './chat-tools.ts'
 import type { Emit, ItemStatus } from './response-output.ts'
 
