@@ -16,6 +16,7 @@ const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part):[A-Za-z0-9][A-Za-z0-9_.:-]
 /** One wire or a list of them. `both` is the older name of `[chat, responses]`. A conditional, because a union tells the faults of all its members. */
 const WIRE = Type.Unsafe<WireName | 'both' | WireName[]>({
   if: { type: 'array' },
+  // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema
   then: { items: { enum: [...WIRES] }, minItems: 1, uniqueItems: true },
   else: { enum: [...WIRES, 'both'] },
 })

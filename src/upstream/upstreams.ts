@@ -104,8 +104,7 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])
       return sizes.length > 0 ? Math.min(...sizes) : null
     },
-    states: () =>
-      active.all().map(({ settings, breaker }) => ({ name: settings.name, breaker: breaker.state(now()) })),
+    states: () => active.all().map(({ settings, breaker }) => ({ name: settings.name, breaker: breaker.state(now()) })),
     observe(next) {
       observer = next
     },

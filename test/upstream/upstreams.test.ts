@@ -323,7 +323,7 @@ t.test('an invalid UPSTREAMS file is refused with its line, the setting and the 
     [`${one}    colour: red\n`, 'line 6: upstreams[0].colour is not a setting.'],
     [one.replace('wire: chat', 'wire: both ways'), 'line 5: upstreams[0].wire must be one of chat, responses, messages, both.'],
     [one.replace('wire: chat', 'wire: [chat, soap]'), 'line 5: upstreams[0].wire[1] must be one of chat, responses, messages.'],
-    [one.replace('wire: chat', 'wire: []'), 'line 5: upstreams[0].wire must not be empty.'],
+    [one.replace('wire: chat', 'wire: []'), 'line 5: upstreams[0].wire must have at least one entry.'],
     [one.replace('    model: m\n', ''), 'line 2: upstreams[0].model is missing.'],
     [one.replace('https:', 'ftp:'), 'line 3: upstreams[0].baseUrl must be an http or https address, or echo:.'],
     [one.replace('https://', 'https://me:secret@'), 'line 3: upstreams[0].baseUrl must have no user, password or fragment.'],

@@ -5,7 +5,14 @@ import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { chatErrorIn, usageIn } from '../../wires/chat/chat-stream.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { finishReasonOf, isFailedReason } from '../../wires/chat/finish-reasons.ts'
-import { completed, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from '../../wires/responses/response-object.ts'
+import {
+  completed,
+  responseHead,
+  responseOf,
+  type RepeatedMembers,
+  type ResponseHead,
+  type Status,
+} from '../../wires/responses/response-object.ts'
 import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
