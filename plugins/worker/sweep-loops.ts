@@ -8,7 +8,9 @@ import { LATE_WRITE_MS, type OpenTasks } from '../../src/backends/store/task-sto
 import { openRepublisher } from '../../src/tasks/republish-ready.ts'
 import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
+import type { SweepTurns } from '../../src/tasks/due-lists.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
+import { allOf } from '../../src/tasks/sweep-pass.ts'
 import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'
 
 type Sweeping = {
@@ -61,9 +63,10 @@ export function startSweeps({
   const { store, clock } = tasks
   const grace = openLeaseGrace(leaseMs, PERIODS.tasks, isAlone ? uptime() : undefined)
   const elsewhere = openServedElsewhere()
+  const turns: SweepTurns = new Map()
   const republisher = openRepublisher(tasks, [...KINDS, ...OPERATIONS])
   const sweeps = [
-    every('tasks', PERIODS.tasks, () => both(sweepOpen(), republish()), notSweeping),
+    every('tasks', PERIODS.tasks, () => allOf([sweepOpen(), republish()]), notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
@@ -80,7 +83,7 @@ export function startSweeps({
     const graceMs = () => (grace.isDue(uptime()) ? leaseMs : null)
     // Also where no lease has expired.
     graceMs()
-    report(await sweepTasks(tasks, { graceMs, queueMs, isServed: isTaken }))
+    report(await sweepTasks(tasks, { graceMs, queueMs, isServed: isTaken }, turns))
     const counts = await store.openTasks()
     elsewhere.observe(counts, clock())
     open(counts)
@@ -145,10 +148,4 @@ export function startSweeps({
   return async () => {
     await Promise.all(sweeps.map((stop) => stop()))
   }
-}
-
-/** Neither waits for the other, nor fails with it. */
-async function both(...sweeps: Promise<void>[]): Promise<void> {
-  const failed = (await Promise.allSettled(sweeps)).find((sweep) => sweep.status === 'rejected')
-  if (failed) throw failed.reason
 }

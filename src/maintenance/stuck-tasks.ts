@@ -26,7 +26,8 @@ export async function stuckTasks(store: Store, now: number, olderThanMs: number)
     }
   }
   // A pending task has no hold yet.
-  for (const task of await store.tasksDue(now, LIMIT)) if (!found.has(task.id)) keep(task, 0, false)
+  const [due = []] = await store.tasksDue(now, [{ states: OPEN, after: '', limit: LIMIT, perTenant: LIMIT }])
+  for (const task of due) if (!found.has(task.id)) keep(task, 0, false)
 
   function keep(task: Task, readyAt: number, isFull: boolean): void {
     if (FINAL.includes(task.state) || now - task.createdAt < olderThanMs) return
@@ -46,6 +47,7 @@ export async function stuckTasks(store: Store, now: number, olderThanMs: number)
   return [...found.values()].sort((a, b) => b.ageMs - a.ageMs)
 }
 
+const OPEN = ['pending', 'queued', 'processing', 'settling'] as const
 const LIMIT = 10_000
 
 function waitsFor({ state, sweepAt }: Task, now: number, readyAt: number, isFull: boolean): string {

@@ -5,6 +5,7 @@ import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskGuard } from '../domain/task.ts'
+import { eachDue, type SweepTurns } from './due-lists.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
@@ -53,22 +54,23 @@ export type SweepOptions = {
 
 const DEFAULTS: SweepOptions = { graceMs: () => null, queueMs: Infinity, isServed: () => true }
 
-/** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. */
-export async function sweepTasks(context: TaskContext, options: SweepOptions = DEFAULTS): Promise<Swept> {
+/** One pass over the tasks that are due, in bounded batches and by tenant in turn (`due-lists.ts`); the rest is due again at the next pass, which gets the same `turns`. */
+export async function sweepTasks(context: TaskContext, options: SweepOptions = DEFAULTS, turns: SweepTurns = new Map()): Promise<Swept> {
   const swept = nothing()
-  const due = await context.store.tasksDue(context.clock(), BATCH)
-  // Read after the tasks, and once for all of a subscription: its queue may be long.
-  const records = new Map<string, Promise<Subscription | null>>()
-  const recordOf = (id: string): Promise<Subscription | null> => {
-    const record = records.get(id) ?? context.store.subscription(id)
-    records.set(id, record)
-    return record
-  }
-  const sweep = async (task: Task): Promise<void> => {
-    const reason = await sweepTask(context, task, options, recordOf)
-    if (reason) swept[reason]++
-  }
-  await sweepEach(due, sweep, (task, err) => defer(context, task, err))
+  await eachDue(context, turns, async (tasks) => {
+    // Read after the tasks, and once for all of a subscription: its queue may be long.
+    const records = new Map<string, Promise<Subscription | null>>()
+    const recordOf = (id: string): Promise<Subscription | null> => {
+      const record = records.get(id) ?? context.store.subscription(id)
+      records.set(id, record)
+      return record
+    }
+    const sweep = async (task: Task): Promise<void> => {
+      const reason = await sweepTask(context, task, options, recordOf)
+      if (reason) swept[reason]++
+    }
+    await sweepEach(tasks, sweep, (task, err) => defer(context, task, err))
+  })
   return swept
 }
 

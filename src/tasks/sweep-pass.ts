@@ -38,7 +38,11 @@ export async function sweepEach<T>(
     }
   }
 
-  const runs = await Promise.allSettled(Array.from({ length: CONCURRENT }, run))
-  const over = runs.find((one) => one.status === 'rejected')
-  if (over) throw over.reason
+  await allOf(Array.from({ length: CONCURRENT }, run))
+}
+
+/** Waits for all: none is cut off by another one that fails. Throws the first failure. */
+export async function allOf(works: Promise<unknown>[]): Promise<void> {
+  const failed = (await Promise.allSettled(works)).find((work) => work.status === 'rejected')
+  if (failed) throw failed.reason
 }

@@ -26,6 +26,12 @@ export function capOf({ perQueue, queues }: DeliveryCaps, { tenant, host }: Pick
   return queues?.get(`${tenant} ${host}`) ?? perQueue
 }
 
+/**
+ * Due tasks in these states, at most `limit`: of the tenants whose names come after `after`, in the order of the names, at most `perTenant` of each, the earliest ones. The last
+ * tenant may have more than were returned.
+ */
+export type DueList = { states: readonly TaskState[]; after: string; limit: number; perTenant: number }
+
 /** `oldestAt`: epoch milliseconds. */
 export type OpenTasks = { state: TaskState; kind: string; count: number; oldestAt: number }
 
@@ -60,8 +66,8 @@ export type TaskStore = {
    * `createdBefore` are exclusive.
    */
   tasks(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]>
-  /** Tasks whose `sweepAt` has come, earliest first. */
-  tasksDue(now: number, limit: number): Promise<Task[]>
+  /** The tasks of each list whose `sweepAt` has come, as the list asks for them. */
+  tasksDue(now: number, lists: DueList[]): Promise<Task[][]>
   /** Creation time of the oldest task; null when there is none. */
   oldestTask(): Promise<number | null>
   /** Number of tasks by state and kind or operation, and the creation time of the oldest of them, without final ones. */

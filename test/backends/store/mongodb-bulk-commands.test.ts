@@ -7,7 +7,7 @@ import { batchInserts, batchReads, batchReplacements, type Replacement } from '.
 import { openDatabase } from '../../../src/backends/store/mongodb/database.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 import type { StoredSubscription } from '../../../src/domain/subscription/stored-subscription.ts'
-import { delivery, hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { allDue, delivery, hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty-store.ts'
 
@@ -172,7 +172,7 @@ t.test('a task that is removed while the outboxes of several are cleared keeps n
   await Promise.all(ns.map((n) => store.relay(taskId(n), [delivery(n)], [])))
   t.same(await Promise.all(ns.map(async (n) => (await store.deliveries(taskId(n))).length)), [1, 0, 1])
   t.match(await Promise.all(ns.map((n) => store.task('acme', taskId(n)))), [{ outbox: [], sweepAt: null }, null, { outbox: [], sweepAt: null }])
-  t.same(await store.tasksDue(T0, 10), [])
+  t.same(await allDue(store, T0), [])
 })
 
 t.test('records of several plans share a command; large ones are limited by bytes', async (t) => {

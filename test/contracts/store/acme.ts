@@ -1,4 +1,5 @@
 /** Fixtures of the store contract: plans, requests, tasks, deliveries and keys of the tenant acme, with members that a test may override. */
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { KeyVersion } from '../../../src/domain/api-keys.ts'
 import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
@@ -46,6 +47,12 @@ export function plan(facts: Partial<In<'applyPlan'>> = {}, coding: Partial<Codin
 
 export function mediaPlan(media: Partial<MediaTerms> = {}, facts: Partial<In<'applyPlan'>> = {}): In<'applyPlan'> {
   return plan({ product: 'Media', terms: { ...TERMS, media: { ...MEDIA, ...media } }, ...facts })
+}
+
+/** Every due task, earliest first within a tenant. */
+export async function allDue(store: Store, now: number): Promise<Task[]> {
+  const states = ['pending', 'queued', 'processing', 'settling', 'completed', 'failed', 'canceled'] as const
+  return (await store.tasksDue(now, [{ states, after: '', limit: 1000, perTenant: 1000 }])).flat()
 }
 
 /** A UUID v7: the `n`th of its millisecond. */

@@ -2,7 +2,7 @@ import type { Store } from '../../../src/backends/store/store.ts'
 import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
-import { delivery, T0, task, taskId } from './acme.ts'
+import { allDue, delivery, T0, task, taskId } from './acme.ts'
 
 const ALL: TaskFilter = { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }
 const MINUTE = 60_000
@@ -210,14 +210,32 @@ export const taskPromises: Promises<Place> = {
   'tasks are due for a sweep at their `sweepAt`, earliest first': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     for (const [n, sweepAt] of [[1, 30], [2, 10], [3, 20], [4, 40]] as const) await store.createTask(task(n, { sweepAt: T0 + sweepAt }))
-    const due = async (now: number, limit = 10) => (await other.tasksDue(T0 + now, limit)).map(({ id }) => id)
-    t.same(await due(9), [])
-    t.same(await due(30), [taskId(2), taskId(3), taskId(1)])
-    t.same(await due(30, 2), [taskId(2), taskId(3)])
+    const due = async (now: number, limit = 10) => (await other.tasksDue(T0 + now, [{ states: ['pending'], after: '', limit, perTenant: 10 }])).map((list) => list.map(({ id }) => id))
+    t.same(await due(9), [[]])
+    t.same(await due(30), [[taskId(2), taskId(3), taskId(1)]])
+    t.same(await due(30, 2), [[taskId(2), taskId(3)]])
     await store.moveTask(taskId(2), { from: ['pending'] }, 'queued', { sweepAt: null })
     await store.moveTask(taskId(3), { from: ['pending'] }, 'queued', { sweepAt: T0 + 50 })
-    t.same(await due(40), [taskId(1), taskId(4)])
-    t.same(await other.tasksDue(T0 + 30, 1), [await store.task('acme', taskId(1))])
+    t.same(await due(40), [[taskId(1), taskId(4)]])
+    t.same((await allDue(other, T0 + 50)).map(({ id }) => id), [taskId(1), taskId(4), taskId(3)])
+    t.same((await allDue(other, T0 + 30)), [await store.task('acme', taskId(1))])
+  },
+
+  'a list of due tasks has its states alone, and no more of a tenant than its share, whatever its backlog': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const states: [TaskState, number][] = [['queued', 30], ['processing', 5], ['failed', 1], ['canceled', 1]]
+    const made = ['beta', 'acme', 'globex', 'hooli'].flatMap((tenant) => states.flatMap(([state, most]) => Array.from({ length: tenant === 'globex' ? most : 1 }, (_, n) => ({ tenant, state, sweepAt: T0 + n }))))
+    await Promise.all(made.map((facts, n) => store.createTask(task(n, facts))))
+    await store.createTask(task(999, { tenant: 'later', state: 'queued', sweepAt: T0 + 1000 }))
+    const due = async (...lists: { states: TaskState[]; after?: string; limit?: number }[]) =>
+      (await other.tasksDue(T0 + 100, lists.map((list) => ({ after: '', limit: 8, perTenant: 3, ...list })))).map((list) => list.map(({ tenant, state, sweepAt }) => `${tenant} ${state} ${(sweepAt ?? 0) - T0}`))
+    t.same(await due({ states: ['queued'] }, { states: ['processing'], after: 'beta' }), [
+      ['acme queued 0', 'beta queued 0', 'globex queued 0', 'globex queued 1', 'globex queued 2', 'hooli queued 0'],
+      ['globex processing 0', 'globex processing 1', 'globex processing 2', 'hooli processing 0'],
+    ])
+    t.same(await due({ states: ['queued'], after: 'globex' }, { states: ['queued'], limit: 4 }, { states: ['settling'] }), [['hooli queued 0'], ['acme queued 0', 'beta queued 0', 'globex queued 0', 'globex queued 1'], []])
+    const [relayed] = await due({ states: ['failed', 'canceled', 'completed'], limit: 5 })
+    t.same(relayed?.map((one) => one.split(' ')[0]), ['acme', 'acme', 'beta', 'beta', 'globex'])
   },
 
   'open tasks are counted by state and verb': async (t, place) => {

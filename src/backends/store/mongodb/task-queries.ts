@@ -2,7 +2,7 @@
 import type { Filter } from 'mongodb'
 import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import type { OpenTasks } from '../task-store.ts'
+import type { DueList, OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
@@ -23,7 +23,7 @@ export const taskQueryIndexes = {
     { name: 'waiting', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
     { name: 'waiting_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
     // tasksDue. A final task with an empty outbox is never due again.
-    { name: 'due', key: { sweepAt: 1 }, partialFilterExpression: { sweepAt: { $gt: 0 } } },
+    { name: 'due_by_tenant', key: { state: 1, tenant: 1, sweepAt: 1 }, partialFilterExpression: { sweepAt: { $gt: 0 } } },
     // openTasks
     { name: 'open', key: { state: 1, verb: 1 }, partialFilterExpression: { endedAt: null } },
   ],
@@ -45,7 +45,6 @@ const OPEN: readonly TaskState[] = ['pending', 'queued', 'processing', 'settling
 export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const collection = database.collection<StoredTask>('tasks')
   const entityOrNull = (found: StoredTask | null) => (found ? taskOf(found) : null)
-  const list = async (found: Promise<StoredTask[]>) => (await found).map(taskOf)
 
   const openTasks = () =>
     collection
@@ -55,6 +54,24 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
         { $project: { _id: 0, state: '$_id.state', kind: '$_id.kind', count: 1, oldestAt: 1 } },
       ])
       .toArray()
+
+  /** Reads pages in the order of the tenants; the page after one that a backlog fills begins behind its tenant. */
+  async function due(now: number, { states, after, limit, perTenant }: DueList): Promise<Task[]> {
+    const chosen: StoredTask[] = []
+    for (let from = after; chosen.length < limit;) {
+      const found = await collection
+        .find({ state: { $in: [...states] }, tenant: { $gt: from }, sweepAt: { $gt: 0, $lte: now } })
+        .sort({ tenant: 1, sweepAt: 1 })
+        .limit(limit)
+        .toArray()
+      const ofEach = [...Map.groupBy(found, ({ tenant }) => tenant).values()]
+      chosen.push(...ofEach.flatMap((own) => own.slice(0, perTenant)))
+      const last = found.at(-1)
+      if (!last || found.length < limit) break
+      from = last.tenant
+    }
+    return chosen.slice(0, limit).map(taskOf)
+  }
 
   async function page(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]> {
     const range = rangeOf(tenant, filter, before)
@@ -78,16 +95,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   return {
     taskWithKey: (tenant, key) => database.run(async () => entityOrNull(await collection.findOne({ tenant, 'idempotency.key': key }))),
     tasks: (tenant, filter, before, limit) => database.run(() => page(tenant, filter, before, limit)),
-    tasksDue: (now, limit) =>
-      database.run(() =>
-        list(
-          collection
-            .find({ sweepAt: { $gt: 0, $lte: now } })
-            .sort({ sweepAt: 1 })
-            .limit(limit)
-            .toArray(),
-        ),
-      ),
+    tasksDue: (now, lists) => database.run(() => Promise.all(lists.map((list) => due(now, list)))),
     oldestTask: () =>
       database.run(
         async () =>

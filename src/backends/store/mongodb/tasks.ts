@@ -106,7 +106,9 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
     async send(ids) {
       const among = { _id: { $in: [...new Set(ids)] } }
       for (const id of ids) cache.delete(id)
-      const { matchedCount } = await tasks.updateMany(among, { $set: { outbox: [], sweepAt: null, eventsLogged: true, write: randomUUID() } })
+      const { matchedCount } = await tasks.updateMany(among, {
+        $set: { outbox: [], sweepAt: null, eventsLogged: true, write: randomUUID() },
+      })
       if (matchedCount === among._id.$in.length) return ids.map(() => ({ answer: true }))
       const there = new Set((await tasks.find(among, { projection: { _id: 1 } }).toArray()).map(({ _id }) => _id))
       return ids.map((id) => ({ answer: there.has(id) }))

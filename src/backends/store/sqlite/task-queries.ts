@@ -1,7 +1,7 @@
 /** Task queries in SQLite: by id, by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
-import { STATUSES, type TaskFilter } from '../../../domain/task.ts'
+import { STATUSES, type Task, type TaskFilter } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import type { OpenTasks } from '../task-store.ts'
+import type { DueList, OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
 import { parseTask, type TaskRow } from './tasks.ts'
 
@@ -11,7 +11,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
   const ofTenant = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
   const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
-  const due = database.prepare<TaskRow>('SELECT record FROM tasks WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?')
+  const due = openDue(database)
   // The index has every rowid, which are in the order of creation.
   const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
     `SELECT state, verb AS kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
@@ -31,7 +31,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     },
     tasks: (tenant, filter, before, limit) =>
       database.read(() => page(tenant, filter, before, limit).flatMap((id) => byId.all(id).map(parseTask))),
-    tasksDue: (now, limit) => database.read(() => due.all(now, limit).map(parseTask)),
+    tasksDue: (now, lists) => database.read(() => lists.map((list) => due(now, list))),
     oldestTask: () =>
       database.read(() => {
         const row = oldest.get()
@@ -41,6 +41,31 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
       database.read(() =>
         open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 })),
       ),
+  }
+}
+
+/** The tasks of a list: one step to each tenant with a task in one of its states, whatever their backlogs. */
+function openDue(database: Database): (now: number, list: DueList) => Task[] {
+  const next = database.prepare<{ tenant: string; sweep_at: number }>(
+    'SELECT tenant, sweep_at FROM tasks WHERE state = ? AND tenant > ? AND sweep_at IS NOT NULL ORDER BY tenant, sweep_at LIMIT 1',
+  )
+  const ofTenant = database.prepare<TaskRow>(
+    'SELECT record FROM tasks WHERE state = ? AND tenant = ? AND sweep_at <= ? ORDER BY sweep_at LIMIT ?',
+  )
+
+  return (now, { states, after, limit, perTenant }) => {
+    const found: Task[] = []
+    for (let from = after; found.length < limit;) {
+      const firsts = states.flatMap((state) => next.all(state, from))
+      const tenant = firsts.map((first) => first.tenant).sort()[0]
+      if (tenant === undefined) break
+      from = tenant
+      if (!firsts.some((first) => first.tenant === tenant && first.sweep_at <= now)) continue
+      const most = Math.min(perTenant, limit - found.length)
+      const own = states.flatMap((state) => ofTenant.all(state, tenant, now, most).map(parseTask))
+      found.push(...own.sort((a, b) => (a.sweepAt ?? 0) - (b.sweepAt ?? 0)).slice(0, most))
+    }
+    return found
   }
 }
 

@@ -38,6 +38,12 @@ export const taskStatus = `
   CREATE INDEX tasks_listed_by_verb ON tasks (tenant, object, verb, status, id, created_at);
 `
 
+/** Migration: due tasks by state and tenant. */
+export const dueByTenant = `
+  DROP INDEX tasks_due;
+  CREATE INDEX tasks_due ON tasks (state, tenant, sweep_at) WHERE sweep_at IS NOT NULL;
+`
+
 export type TaskRow = { record: string }
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
 

@@ -12,7 +12,7 @@ import { openSessions, sessionTables } from './sessions.ts'
 import { holdTables } from './subscription-holds.ts'
 import { openSubscriptionRows, subscriptionTables, type SubscriptionRows } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
-import { openTasks, taskStatus, taskTables } from './tasks.ts'
+import { dueByTenant, openTasks, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
 export const UPGRADES = [
@@ -24,6 +24,7 @@ export const UPGRADES = [
   taskStatus,
   sessionTables,
   holdTables,
+  dueByTenant,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
