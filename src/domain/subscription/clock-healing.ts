@@ -58,6 +58,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   })
   const keys = Object.fromEntries(Object.entries(account.keys).map(([id, one]) => [id, { ...one, period: periodOf(one.period) }]))
   // The counters of the keys were dropped when the next period seemed to begin: what they had burned belongs to none.
+  delete keys['']
   const counted = Object.values(keys).reduce((sum, one) => sum + (one.period === period.n ? one.burned : 0), 0)
   if (counted < period.burned) keys[''] = { period: period.n, burned: period.burned - counted }
   const past = begun.filter((one) => one !== running)
@@ -106,7 +107,9 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
   const ofDays = Object.entries(usage).reduce((sum, [day, { charged }]) => sum + (Date.parse(day) >= weekStart ? charged : 0), 0)
   const used = weeks === 0 ? weekly.used : Math.max(weekly.used, ofDays)
   const keys = Object.fromEntries(Object.entries(account.keys).map(([id, one]) => [id, { ...one, week: Math.min(one.week, n) }]))
-  if (used > weekly.used) keys[''] = { week: n, used: used - weekly.used }
+  delete keys['']
+  const counted = Object.values(keys).reduce((sum, one) => sum + (one.week === n ? one.used : 0), 0)
+  if (counted < used) keys[''] = { week: n, used: used - counted }
   const reservations = Object.entries(account.reservations).map(([id, one]) => {
     return [
       id,

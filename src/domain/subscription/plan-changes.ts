@@ -51,11 +51,16 @@ function lowers(from: Terms, to: Terms): boolean {
   return limitsOf(from).some((limit, n) => (after[n] ?? Infinity) < (limit ?? 0))
 }
 
-/** The first activation, stored once. Until then nothing was used, and a new start time moves it. */
+/** The first activation, stored once. A new start time moves it until then; not where a wrong clock had activated the plan before, and it was used. */
 function anchorOf(record: Subscription, input: In<'applyPlan'>, now: number): number | null {
-  if (record.anchor !== null && record.anchor <= now) return record.anchor
+  if (record.anchor !== null && (record.anchor <= now || isUsed(record))) return record.anchor
   if (input.state !== 'Active' || input.verdict !== null) return record.anchor
   return Math.max(now, input.activeFrom ?? now)
+}
+
+function isUsed({ media, coding }: Subscription): boolean {
+  const isHeld = media !== null && (media.holds.count > 0 || media.past.length > 0 || Object.keys(media.period.usage).length > 0)
+  return isHeld || (coding !== null && (coding.session !== null || Object.keys(coding.usage).length > 0))
 }
 
 function codingUnder(record: Subscription, terms: Terms, anchor: number | null): CodingAccount | null {

@@ -5,7 +5,7 @@ import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { openChanges, type VersionedRecords } from '../../../src/backends/store/group-commit.ts'
-import { admit, ID, plan, seeded, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
+import { admit, hold, ID, mediaPlan, plan, seeded, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
 
 /** Records in memory that count calls. A test may inject hooks: each is called once, before the real step. */
 function memory() {
@@ -391,5 +391,25 @@ t.test('whatever a process that writes alone answers as durable is in the record
     await Promise.all(Array.from({ length: 60 }, (_, n) => request(n)))
     const { used } = sessionOf(record())
     if (used < least || used > most) t.fail(`seed ${seed}: ${used} tokens are charged, between ${least} and ${most} were`)
+  }
+})
+
+t.test('a write that failed is repeated before what was called later: who came first gets what is left', async (t) => {
+  for (const isSole of [false, true]) {
+    for (const failure of ['lost', 'conflict'] as const) {
+      if (isSole && failure === 'conflict') continue
+      const { records, before, rival, record } = memory()
+      const { change } = openChanges(records, { isSole, pause: async () => {} })
+      await change(ID, mediaPlan({ allowance: 1 }), T0)
+      let second: Promise<unknown> | undefined
+      before.replace.push(() => {
+        second = change(ID, hold('later'), T0)
+        if (failure === 'lost') lost()
+        rival(mediaPlan({ allowance: 1 }, { plan: { uid: 'plan-1', createdAt: T0, generation: 2 } }))
+      })
+      t.match(await change(ID, hold('first'), T0), { outcome: 'held' }, `${failure}, ${isSole ? 'alone' : 'beside others'}`)
+      t.match(await second, { outcome: 'insufficient' })
+      t.equal(record()?.media?.holds.count, 1)
+    }
   }
 })

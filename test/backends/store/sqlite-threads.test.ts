@@ -1,6 +1,9 @@
 /** The end of a store whose threads end by themselves meanwhile. */
 import type { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
+import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
+import { startThread } from '../../../src/backends/store/sqlite/thread.ts'
+import { UPGRADES } from '../../../src/backends/store/sqlite/verbs.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 
 async function open(t: Test) {
@@ -38,4 +41,37 @@ t.test('calls that a thread left unanswered fail with the reason of its end', as
   await writer?.terminate()
   await t.rejects(cut, { name: 'Unavailable', cause: { message: 'the thread of the database ended', cause: { message: 'out of memory' } } })
   await store.close()
+})
+
+t.test('calls give back what they were counted, however they end: a hundred thousand take no more room than one', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  await openDatabase(file, UPGRADES).close()
+  const thread = startThread({ file, kind: 'reader' }, () => {})
+  t.teardown(() => thread.close())
+  await thread.open()
+  // 2,000 bytes each if not said otherwise, and 64 MiB in all.
+  for (let sent = 0; sent < 100_000; sent += 5_000) {
+    const answers = await Promise.allSettled(Array.from({ length: 5_000 }, () => thread.call('oldestTask', [])))
+    t.ok(answers.every(({ status }) => status === 'fulfilled'), `${sent + 5_000} calls`)
+  }
+  const MIB = 1024 * 1024
+  for (let n = 0; n < 70; n++) await thread.call('oldestTask', [], MIB)
+  for (let n = 0; n < 70; n++) await t.rejects(thread.call('heartbeat', ['i1', {}], MIB), { cause: { message: /readonly/ } })
+  t.equal(await thread.call('oldestTask', [], 60 * MIB), null)
+})
+
+t.test('what waits for the disk is bounded in bytes and in number, and refused beyond that at once', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  await openDatabase(file, UPGRADES).close()
+  const thread = startThread({ file, kind: 'reader' }, () => {})
+  t.teardown(() => thread.close())
+  await thread.open()
+  const refused = { name: 'Unavailable', cause: { message: 'too many calls wait for the disk' } }
+  const big = thread.call('oldestTask', [], 60 * 1024 * 1024)
+  await t.rejects(thread.call('oldestTask', [], 5 * 1024 * 1024), refused)
+  t.equal(await big, null)
+  const many = Array.from({ length: 5_000 }, () => thread.call('oldestTask', []))
+  await t.rejects(thread.call('oldestTask', []), refused)
+  await Promise.all(many)
+  t.equal(await thread.call('oldestTask', []), null)
 })

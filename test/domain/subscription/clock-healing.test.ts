@@ -127,3 +127,41 @@ t.test('token windows that a wrong clock began or emptied are taken back, with w
   t.equal(s.record().coding?.weekly.used, 220)
   t.same([...recordViolations(s.record())], [])
 })
+
+t.test('healing in two steps keeps what every key burned and used', async (t) => {
+  const media = subject(mediaPlan({ allowance: 1000 }))
+  media.spend('a', 300, T0)
+  media.spend('b', 200, T0 + 35 * DAY)
+  media.spend('c', 100, T0 + 100 * DAY)
+  const coding = subject(plan())
+  for (const [id, tokens, now] of [['a', 100, T0], ['b', 40, T0 + 3 * WEEK_MS + HOUR], ['c', 70, T0 + 7 * WEEK_MS]] as const) {
+    coding.run(admit(id, tokens), now)
+    coding.run(settle(id, tokens), now)
+  }
+  for (const [first, second] of [[T0 + 40 * DAY, T0 + DAY], [T0 + 3 * WEEK_MS + 2 * HOUR, T0 + 2 * HOUR]] as const) {
+    const [m, c] = [structuredClone(media.record()), structuredClone(coding.record())].map((record) => heal(heal(record, first), second))
+    t.same([...recordViolations(m!)], [])
+    t.same([...recordViolations(c!)], [])
+    t.equal(m?.media?.period.burned, 600)
+    t.equal(c?.coding?.weekly.used, 210)
+  }
+})
+
+t.test('an edit of the start time after a record was healed forgets neither holds nor usage', async (t) => {
+  const edited = (start: number) => ({ activeFrom: start, plan: { uid: 'plan-1', createdAt: T0, generation: 2 } })
+  const media = subject(mediaPlan({ allowance: 1000 }, { activeFrom: T0 + 3 * DAY }))
+  media.run(mediaPlan({ allowance: 1000 }, { activeFrom: T0 + 3 * DAY }), T0 + 10 * DAY)
+  media.spend('a', 300, T0 + 10 * DAY)
+  media.hold('b', 100, T0 + 10 * DAY)
+  media.heal(T0)
+  media.run(mediaPlan({ allowance: 1000 }, edited(T0 + 5 * DAY)), T0)
+  t.same(balanceOf(media.record().media!), { granted: 1000, available: 600, held: 100, burned: 300 })
+  const coding = subject(plan({ activeFrom: T0 + 3 * DAY }))
+  coding.run(admit('a', 50), T0 + 10 * DAY)
+  coding.run(settle('a', 50), T0 + 10 * DAY)
+  coding.run(admit('b', 50), T0 + 10 * DAY)
+  coding.heal(T0)
+  coding.run(plan(edited(T0 + 5 * DAY)), T0)
+  t.match(coding.record().coding, { weekly: { used: 50 }, reservations: { b: { tokens: 50 } } })
+  for (const s of [media, coding]) t.same([...recordViolations(s.record())], [])
+})
