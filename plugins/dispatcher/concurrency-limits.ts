@@ -12,6 +12,17 @@ const FAST_MS = 1_000
 /** A receiver without an answer for so long starts from the minimum again. */
 const FORGET_MS = 60_000
 
+/** Concurrent deliveries of one tenant, in all processes. */
+const TENANT_MAX = 100
+
+/**
+ * What one claim may take of so many `free` slots of a process: half of them, and of one tenant no more than an eighth beside what it has. So those whose receivers hang leave slots
+ * to those who come later, however many they are: a dynamic threshold, as switches share their buffers (Choudhury and Hahne, 1998).
+ */
+export function sharesOf(free: number): { limit: number; perTenant: number } {
+  return { limit: Math.ceil(free / 2), perTenant: Math.min(TENANT_MAX, Math.max(MIN_CONCURRENCY, Math.floor(free / 8))) }
+}
+
 type Queue = Pick<Delivery, 'tenant' | 'host'>
 
 export type ConcurrencyLimits = {

@@ -7,11 +7,13 @@ import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
-import { MIN_CONCURRENCY, openConcurrencyLimits } from './concurrency-limits.ts'
+import { MIN_CONCURRENCY, openConcurrencyLimits, sharesOf } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 
-/** Concurrent deliveries of this process; those to one receiver and those of one tenant, in all processes. */
-const CAPS = { limit: 1_000, perHost: 128, perTenant: 100 }
+/** Concurrent deliveries of this process. */
+const SLOTS = 1_000
+/** Those to one receiver, in all processes. */
+const PER_HOST = 128
 /** Lease time beyond the attempt itself: reading the key, recording the attempt. */
 const LEASE_SLACK_MS = 30_000
 
@@ -51,16 +53,14 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
 
   const look = singleFlight(
     async () => {
-      const room = CAPS.limit - inFlight.size
-      if (room <= 0 || stopping) return
-      const now = clock()
-      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, {
-        ...CAPS,
-        limit: room,
-        perQueue: MIN_CONCURRENCY,
-        queues: limits.above(),
-      }))
-        start(delivery)
+      for (let isCut = true; isCut && inFlight.size < SLOTS && !stopping;) {
+        const shares = sharesOf(SLOTS - inFlight.size)
+        const now = clock()
+        const caps = { ...shares, perHost: PER_HOST, perQueue: MIN_CONCURRENCY, queues: limits.above() }
+        const claimed = await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, caps)
+        claimed.forEach(start)
+        isCut = claimed.length === shares.limit
+      }
     },
     (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
   )

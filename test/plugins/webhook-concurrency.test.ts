@@ -1,8 +1,9 @@
 /** Concurrency of webhook deliveries: per tenant and receiver, by how the receiver answers. */
 import t from 'tap'
-import { openConcurrencyLimits } from '../../plugins/dispatcher/concurrency-limits.ts'
+import { openConcurrencyLimits, sharesOf } from '../../plugins/dispatcher/concurrency-limits.ts'
 import type { Attempted } from '../../plugins/dispatcher/delivery-attempt.ts'
-import { delivery, task, taskId } from '../contracts/store/acme.ts'
+import { openStore } from '../../src/backends/store/store.ts'
+import { delivery, T0, task, taskId } from '../contracts/store/acme.ts'
 import { openReceiver } from '../fakes/receiver.ts'
 import { openStudio } from './studio.ts'
 
@@ -63,4 +64,44 @@ t.test('a receiver that answers fast gets more deliveries at once, up to 64', as
     wave = Promise.withResolvers()
     resolve()
   }
+})
+
+t.test('the hanging receivers of ten tenants, or of forty, leave slots to a tenant that comes later', async (t) => {
+  const folder = t.testdir()
+  for (const hanging of [10, 40]) {
+    const store = await openStore(`sqlite:${folder}/${hanging}.db`)
+    t.teardown(() => store.close())
+    const SLOTS = 1_000
+    let inFlight = 0
+    const look = async (): Promise<string[]> => {
+      const taken: string[] = []
+      for (let isCut = true; isCut && inFlight < SLOTS;) {
+        const shares = sharesOf(SLOTS - inFlight)
+        const claimed = await store.claimDeliveries(T0, T0 + 60_000, { ...shares, perHost: 128, perQueue: 4 })
+        inFlight += claimed.length
+        taken.push(...claimed.map(({ tenant }) => tenant))
+        isCut = claimed.length === shares.limit
+      }
+      return taken
+    }
+    const due = async (tenant: string, from: number, count: number) => {
+      await store.createTask(task(from, { tenant, state: 'completed' }))
+      const made = Array.from({ length: count }, (_, n) => delivery(from + n, { tenant, taskId: taskId(from), host: `${tenant}-${Math.floor(n / 4)}.example` }))
+      await store.relay(taskId(from), made, [])
+    }
+    for (let n = 0; n < hanging; n++) await due(`hangs-${n}`, 1000 * (n + 1), 120)
+    await look()
+    await due('honest', 90_000, 40)
+    const [before, served] = [inFlight, await look()]
+    t.ok(before < SLOTS, `${hanging} tenants hold ${before} slots`)
+    t.ok(served.filter((tenant) => tenant === 'honest').length >= 4, `${hanging}: ${served.length}`)
+  }
+})
+
+t.test('one tenant alone has a hundred deliveries at once, and a claim never takes more than half of what is free', (t) => {
+  t.same(sharesOf(1_000), { limit: 500, perTenant: 100 })
+  t.same(sharesOf(800), { limit: 400, perTenant: 100 })
+  t.same(sharesOf(100), { limit: 50, perTenant: 12 })
+  t.same(sharesOf(1), { limit: 1, perTenant: 4 })
+  t.end()
 })
