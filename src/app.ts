@@ -1,13 +1,14 @@
 /** The list: builds the program of a role by registering its plugins in the order of the request flow. */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
-import { Counter, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
 import dashboard from '../plugins/dashboard/dashboard.ts'
 import dispatcher from '../plugins/dispatcher/dispatcher.ts'
 import docs from '../plugins/docs/docs.ts'
 import files from '../plugins/files/files.ts'
 import mcp from '../plugins/mcp/mcp.ts'
+import { openBodyBudget, type BodyBudget } from '../plugins/request-body/body-budget.ts'
 import requestBody from '../plugins/request-body/request-body.ts'
 import media from '../plugins/media/media.ts'
 import taskWatch from '../plugins/task-watch/task-watch.ts'
@@ -125,6 +126,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
     )
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
+  const budget = openBudget(config, registry)
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
   // After all plugins could add engines, before any loop runs.
   if (engines) app.addHook('onReady', () => engines.ready())
@@ -137,7 +139,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (runs('gateway') || (engines && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
       gateway.register(auth)
-      gateway.register(requestBody)
+      gateway.register(requestBody, { budget })
       gateway.register(metering)
       if (runs('gateway')) {
         gateway.register(openai)
@@ -149,17 +151,33 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
       gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }
-  if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia })
+  if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia(budget) })
   if (runs('worker')) app.register(worker, { kinds: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)
   return app
 }
 
-/** The Media API for sessions of the dashboard, with a smaller memory budget of its own. */
-async function keylessMedia(scope: FastifyInstance): Promise<void> {
-  await scope.register(requestBody, { budgetBytes: 64 * MIB, callerBytes: 8 * MIB })
-  await scope.register(media, { keyless: true })
+/** The Media API for sessions of the dashboard. */
+function keylessMedia(budget: BodyBudget): (scope: FastifyInstance) => Promise<void> {
+  return async (scope) => {
+    await scope.register(requestBody, { budget })
+    await scope.register(media, { keyless: true })
+  }
+}
+
+/** The memory of request bodies, of keys and sessions alike. */
+function openBudget({ BODY_MEMORY_MIB }: Config, registry: Registry): BodyBudget {
+  const budget = openBodyBudget(BODY_MEMORY_MIB * MIB)
+  new Gauge({
+    name: 'tollgate_body_memory_bytes',
+    help: 'Memory that request bodies hold.',
+    registers: [registry],
+    collect() {
+      this.set(budget.held())
+    },
+  })
+  return budget
 }
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */

@@ -54,9 +54,9 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.decorateRequest('promptBytes', 0)
   app.decorateRequest('codingRequest', null)
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
-    app.parseBody(request, bytes as Buffer, 'faithful', (error, value) => {
-      if (!error) request.promptBytes = promptBytes(bytes as Buffer)
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    app.parseBody(request, payload, 'faithful', (error, value, bytes) => {
+      if (!error && bytes) request.promptBytes = promptBytes(bytes)
       done(error, value)
     })
   })

@@ -48,7 +48,7 @@ export function openRequestHandler(
     }
     try {
       // Ordinary requests have neither, and reach the upstream without a turn of the promise queue.
-      if (codingRequest.addresses.length > 0) await options.vetAddresses(codingRequest.addresses, reply.raw)
+      if (codingRequest.addresses.length > 0) await options.vetAddresses(codingRequest.addresses, request.bodyShare?.take)
       if (codingRequest.choices > 1 && codingRequest.maxOutputTokens === null) await reserveChoices(codingRequest, reservation)
       const ids = options.ids(caller.key.subscription)
       const call = codingRequest.call(
@@ -140,6 +140,8 @@ async function callUpstreams(
   metrics.overhead(wire, performance.now() - request.startedMs)
   durable.catch((error: Error) => cancel(cancellation, error))
   const opened = await upstreams.open(call, cancellation)
+  // The upstream has the whole request, which is held no longer.
+  request.bodyShare?.free()
   try {
     await durable
     return opened

@@ -2,35 +2,23 @@
  * http addresses of images and files in a conversation (IMAGE_URLS): vetted by the egress guard before an upstream fetches them, fetched by the
  * gateway, or refused. An upstream reaches what tenants must not: metadata services, its own network.
  */
-import type { ServerResponse } from 'node:http'
 import type { Egress } from '../../src/egress/egress.ts'
 import { REFUSALS, type Refusal } from '../../src/egress/target-url.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import type { Take } from '../../src/domain/growing-buffer.ts'
 import type { Address } from '../../src/upstream/policy/content-parts.ts'
 
-/** Vets the addresses of one request, or puts the fetched data in their place. Throws `invalid_request`. `answer` frees the data when it closes. */
-export type AddressVetting = (addresses: readonly Address[], answer: ServerResponse) => Promise<void>
+/** Vets the addresses of one request, or puts the fetched data in their place, whose memory is taken as it arrives. Throws `invalid_request`, and what `take` throws. */
+export type AddressVetting = (addresses: readonly Address[], take: Take | undefined) => Promise<void>
 
 const MAX_ADDRESSES = 50
 const VET_MS = 5_000
 const FETCH_MS = 20_000
 const MAX_FETCHED_BYTES = 8 * 1024 * 1024
-/** Of one process, for the requests in flight. */
-const MAX_HELD_BYTES = 128 * 1024 * 1024
 const MEDIA_TYPES = { image: /^image\/(?:png|jpeg|webp|gif)$/, file: /^(?:application\/pdf|text\/[a-z0-9.+-]+|application\/json)$/ }
 
 export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egress): AddressVetting {
-  let held = 0
-
-  /** Counts fetched bytes until the answer closes. */
-  function hold(bytes: number, answer: ServerResponse): void {
-    if (held + bytes > MAX_HELD_BYTES) throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
-    held += bytes
-    if (answer.closed || answer.destroyed) held -= bytes
-    else answer.once('close', () => (held -= bytes))
-  }
-
-  async function fetchInline({ url, param, kind, inline }: Address, answer: ServerResponse, signal: AbortSignal): Promise<void> {
+  async function fetchInline({ url, param, kind, inline }: Address, take: Take, signal: AbortSignal): Promise<void> {
     const reply = await egress.request({
       url,
       method: 'GET',
@@ -39,6 +27,7 @@ export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egr
       maxBytes: MAX_FETCHED_BYTES,
       over: 'fail',
       redirects: 3,
+      take,
     })
     if (reply.outcome === 'refused') throw refused(param, REFUSALS[reply.reason])
     if (reply.outcome === 'failed' || reply.status !== 200) throw refused(param, 'The address could not be fetched.')
@@ -49,11 +38,12 @@ export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egr
         .toLowerCase() ?? ''
     if (!MEDIA_TYPES[kind].test(type))
       throw refused(param, `The address does not lead to ${kind === 'image' ? 'a PNG, JPEG, WebP or GIF image' : 'a PDF or text file'}.`)
-    hold(reply.body.length, answer)
-    inline(`data:${type};base64,${Buffer.from(reply.body).toString('base64')}`, fileName(url))
+    // In place of the bytes: the text of the data, and its copy in the body for the upstream.
+    take(2 * Math.ceil(reply.body.length / 3) * 4 - reply.body.length)
+    inline(`data:${type};base64,${Buffer.from(reply.body.buffer).toString('base64')}`, fileName(url))
   }
 
-  return async (addresses, answer) => {
+  return async (addresses, take = () => {}) => {
     const [first] = addresses
     if (!first) return
     const excess = addresses[MAX_ADDRESSES]
@@ -64,9 +54,9 @@ export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egr
       await Promise.all(addresses.map(async ({ url, param }) => refuseUnless(await egress.vet(url, signal), param)))
       return
     }
-    // One after the other, so that a request holds no more than one body that is not counted yet.
+    // One after the other, so that a request makes one call at a time.
     const signal = AbortSignal.timeout(FETCH_MS)
-    for (const address of addresses) await fetchInline(address, answer, signal)
+    for (const address of addresses) await fetchInline(address, take, signal)
   }
 }
 

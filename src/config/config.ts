@@ -20,6 +20,7 @@ import {
   integer,
   issuer,
   list,
+  memoryShare,
   networks,
   oneOf,
   optionalPath,
@@ -131,6 +132,11 @@ export const SETTINGS = {
     '120',
     seconds(1, 3600),
     'Time within which a source of an operation must arrive, from the request to its last byte.',
+  ),
+  BODY_MEMORY_MIB: setting(
+    'auto',
+    memoryShare,
+    'Memory for request bodies, with what is parsed and fetched for them, in one gateway; auto is a quarter of the memory of the container or machine, at most 256. Beyond it, or beyond the share of a tenant, a request is refused with server_overloaded.',
   ),
   EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard allows, separated by commas.'),
   WEBHOOK_DELAYS_SECONDS: setting(

@@ -1,6 +1,6 @@
 /** Types of settings: how each is parsed from text, and the sentence for an invalid value. */
 import { isIP } from 'node:net'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, totalmem } from 'node:os'
 import { resolve } from 'node:path'
 
 /** An invalid setting. `main` prints the sentence and exits. */
@@ -51,6 +51,15 @@ export const delays: Parse<number[]> = {
 export const slots: Parse<number> = {
   mayBe: 'cores, or a whole number from 1 to 1000',
   read: (text) => (text === 'cores' ? availableParallelism() : integer(1, 1000).read(text)),
+}
+
+/** MiB. A quarter of the memory that this process may have, at most 256. */
+export const memoryShare: Parse<number> = {
+  mayBe: 'auto, or whole MiB from 16 to 65536',
+  read: (text) =>
+    text === 'auto'
+      ? Math.floor(Math.min(256, Math.min(process.constrainedMemory() || Infinity, totalmem()) / 4 / 1024 ** 2))
+      : integer(16, 65_536).read(text),
 }
 
 export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }

@@ -17,6 +17,7 @@ import {
   type Reading,
 } from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
+import type { Take } from '../domain/growing-buffer.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 
 export type Ask = {
@@ -37,6 +38,8 @@ export type Ask = {
   reuse?: boolean
   /** Called once for a 2xx: its body is streamed there, and `body` of the reply is empty. */
   sink?: NonNullable<Reading['sink']>
+  /** Counts the memory of a body as it arrives; `request` rejects with what it throws. */
+  take?: Take
   signal?: AbortSignal
 }
 
@@ -58,7 +61,7 @@ export type Egress = {
    * before the signal aborts.
    */
   vet(url: string, signal: AbortSignal): Promise<Refusal | 'dns' | null>
-  /** Returns every outcome as a value, except a failure of the caller's sink, which is thrown. */
+  /** Returns every outcome as a value, except a failure of the caller's sink or `take`, which is thrown. */
   request(ask: Ask): Promise<Reply>
   /** Closes the idle connections. */
   close(): void
@@ -111,7 +114,7 @@ export function openEgress(options: EgressOptions): Egress {
   }
 
   async function send(target: Target, addresses: readonly string[], message: Message, ask: Ask, signal: AbortSignal): Promise<Ending> {
-    const reading = { maxBytes: ask.maxBytes, over: ask.over, sink: ask.sink ?? null }
+    const reading = { maxBytes: ask.maxBytes, over: ask.over, sink: ask.sink ?? null, take: ask.take ?? (() => {}) }
     const { host, port, url } = target
     const over = async (connection: Connection): Promise<Ending> => {
       try {

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Client, errors } from 'undici'
+import { openGrowingBuffer, type Take } from '../domain/growing-buffer.ts'
 import { dropContinue } from '../domain/interim-answers.ts'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
@@ -21,6 +22,8 @@ export type Reading = {
   over: 'cut' | 'fail'
   /** Destination of a 2xx body instead of memory; the body of any other answer is then not read. */
   sink: ((head: Head) => Writable) | null
+  /** Counts the memory of a body that is read; a failure of it ends the exchange. */
+  take: Take
 }
 
 export type Exchanged =
@@ -62,7 +65,7 @@ export function isReusable({ client, socket }: Connection): boolean {
 
 /**
  * Sends the message and reads the answer. `last` asks the server to close the connection, which the caller closes in any case. Bodies are not decompressed.
- * Rejects with the sink's error when the sink fails.
+ * Rejects with the error of the sink, or of `take`, when that fails.
  */
 export async function exchange(
   { client, expectAnswer }: Connection,
@@ -107,19 +110,31 @@ function once(socket: Socket): NonNullable<Client.Options['connect']> {
   }
 }
 
-async function read(body: AsyncIterable<Uint8Array>, { maxBytes, over }: Reading): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  for await (const chunk of body) {
-    bytes += chunk.length
-    if (bytes > maxBytes && over === 'fail') throw new TooLarge()
-    chunks.push(chunk)
-    if (bytes >= maxBytes && over === 'cut') break
+async function read(body: AsyncIterable<Uint8Array>, { maxBytes, over, take }: Reading): Promise<Uint8Array> {
+  const taken = (bytes: number) => {
+    try {
+      take(bytes)
+    } catch (cause) {
+      throw new CallerFailed('no memory for the body', { cause })
+    }
   }
-  return Buffer.concat(chunks).subarray(0, maxBytes)
+  const buffer = openGrowingBuffer(maxBytes, taken)
+  try {
+    for await (const chunk of body) {
+      const left = maxBytes - buffer.length()
+      if (chunk.length > left && over === 'fail') throw new TooLarge()
+      buffer.append(chunk.subarray(0, left))
+      if (chunk.length >= left && over === 'cut') break
+    }
+    return buffer.bytes()
+  } catch (error) {
+    buffer.free()
+    throw error
+  }
 }
 
-class SinkFailed extends Error {}
+/** The caller's sink or `take` failed, which is the cause. */
+class CallerFailed extends Error {}
 
 /** Streams a body into the sink with backpressure. The sink is ended when the body is complete, and destroyed when it is not. */
 async function pour(body: AsyncIterable<Uint8Array>, maxBytes: number, sink: Writable, signal: AbortSignal): Promise<void> {
@@ -140,7 +155,7 @@ async function pour(body: AsyncIterable<Uint8Array>, maxBytes: number, sink: Wri
   try {
     await pipeline(counted, sink, { signal })
   } catch (error) {
-    throw fault ?? new SinkFailed('the sink failed', { cause: error })
+    throw fault ?? new CallerFailed('the sink failed', { cause: error })
   }
 }
 
@@ -148,7 +163,7 @@ const MALFORMED = [errors.HTTPParserError, errors.HeadersOverflowError, errors.R
 
 function reasonOf(error: unknown): 'reset' | 'protocol' | 'too_large' {
   if (error instanceof TooLarge) return 'too_large'
-  if (error instanceof SinkFailed) throw error.cause
+  if (error instanceof CallerFailed) throw error.cause
   if (error instanceof errors.InvalidArgumentError) throw error
   return MALFORMED.some((kind) => error instanceof kind) ? 'protocol' : 'reset'
 }

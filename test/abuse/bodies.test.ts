@@ -7,6 +7,7 @@ import { parseIncrementally, SLICE } from '../../src/domain/incremental-json.ts'
 import { MAX_VALUES } from '../../src/domain/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
+import { openBodyBudget } from '../../plugins/request-body/body-budget.ts'
 import { bearer, CODING, openGateway } from '../plugins/gateway.ts'
 
 const MIB = 1024 * 1024
@@ -85,7 +86,7 @@ async function turnsOf(promise: Promise<unknown>): Promise<number> {
 }
 
 t.test('the event loop turns while large bodies are parsed, as often for two at once', async (t) => {
-  const { send, waiting } = await openBodies(t)
+  const { send, waiting } = await openBodies(t, { budget: openBodyBudget(512 * MIB) })
   const text = `["${'x'.repeat(16 * MIB)}"]`
   const slices = text.length / SLICE.characters
   const both = [send(text), send(text)]
@@ -99,8 +100,8 @@ t.test('the event loop turns while large bodies are parsed, as often for two at 
   for (const refused of await Promise.all([send(hostile), send(hostile)])) t.match([refused.statusCode, refused.json()], [400, { error: { code: 'invalid_json' } }])
 })
 
-t.test('values count in the budget of bodies, not only bytes', async (t) => {
-  const { send, waiting } = await openBodies(t, { callerBytes: 2_000_000 })
+t.test('values count in the budget of bodies, not only bytes and text', async (t) => {
+  const { send, waiting } = await openBodies(t, { budget: openBodyBudget(5_000_000) })
   const text = `[${'[],'.repeat(20_000)}1]`
   const first = send(text)
   while (waiting.length < 1) await new Promise((resolve) => setImmediate(resolve))

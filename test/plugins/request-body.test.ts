@@ -1,98 +1,126 @@
-/** Memory budget of request bodies: per API key and per process, with and without content-length. */
+/** Memory budget of request bodies: what counts, the share of each tenant, least rate. A request counts 4 KiB, its bytes, and as much for their text. */
 import { once } from 'node:events'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import type { RequestBodyOptions } from '../../plugins/request-body/request-body.ts'
+import { openBodyBudget } from '../../plugins/request-body/body-budget.ts'
 import { bearer, CODING, openGateway } from './gateway.ts'
 
-t.test('bodies in memory are limited per key and per process until their responses close', async (t) => {
+const KIB = 1024
+
+/** A route that holds its requests until they are answered. */
+async function openHold(t: Test, bodies: RequestBodyOptions, bodyLimit = 1024 * KIB) {
   const waiting: (() => void)[] = []
-  const routes = (app: FastifyInstance) => {
-    app.post('/v1/hold', { config: { api: 'coding' } }, async () => {
-      await new Promise<void>((resolve) => waiting.push(resolve))
-      return { done: true }
-    })
-  }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_500, callerBytes: 2_000 })
+  const gateway = await openGateway(
+    t,
+    (app) => {
+      app.post('/v1/hold', { config: { api: 'coding' }, bodyLimit }, async () => {
+        await new Promise<void>((resolve) => waiting.push(resolve))
+        return { done: true }
+      })
+    },
+    () => {},
+    {},
+    bodies,
+  )
   const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
-  const [one, other] = [await gateway.key(subscription), await gateway.key(subscription)]
-  const hold = (raw: string, bytes: number) => gateway.app.inject({ method: 'POST', url: '/v1/hold', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: `"${'x'.repeat(bytes - 2)}"` })
+  const keys = await Promise.all(['acme', 'acme', 'globex', 'initech'].map((tenant) => gateway.key(subscription, { tenant })))
+  const [one, sibling, other, third] = keys.map(({ raw }) => raw) as [string, string, string, string]
+  /** Sends a string of so many bytes, in one piece. */
+  const hold = (raw: string, bytes: number) =>
+    gateway.app.inject({ method: 'POST', url: '/v1/hold', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: `"${'x'.repeat(bytes - 2)}"` })
   const begun = async (count: number) => {
     while (waiting.length < count) await new Promise((resolve) => setImmediate(resolve))
   }
-
-  const first = hold(one.raw, 1_500)
-  await begun(1)
-  const refused = await hold(one.raw, 600)
-  t.equal(refused.statusCode, 503, 'the limit of the key')
-  t.equal(refused.headers['retry-after'], '1')
-  t.match(refused.json(), { error: { code: 'server_overloaded' } })
-  t.equal((await hold(other.raw, 1_100)).statusCode, 503, 'the limit of the process')
-  const second = hold(other.raw, 900)
-  await begun(2)
-  for (const answer of waiting) answer()
-  t.same([(await first).statusCode, (await second).statusCode], [200, 200])
-  const again = hold(one.raw, 1_900)
-  await begun(3)
-  waiting[2]?.()
-  t.equal((await again).statusCode, 200, 'a closed response frees its bytes')
-})
-
-t.test('a body without content-length counts its received bytes; one over the budget is read to its end and refused', async (t) => {
-  const waiting: (() => void)[] = []
-  const routes = (app: FastifyInstance) => {
-    app.post('/v1/hold', { config: { api: 'coding' }, bodyLimit: 1_500 }, async () => {
-      await new Promise<void>((resolve) => waiting.push(resolve))
-      return { done: true }
-    })
-  }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, callerBytes: 2_000 })
-  const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
-  /** Sends the first part of a body. */
-  const begin = async (part: string) => {
-    const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent: false, headers: { ...bearer(raw), 'content-type': 'application/json' } })
-    const status = once(sent, 'response').then(([response]) => (response as IncomingMessage).resume().statusCode)
+  /** Sends the head and the first part of a body. */
+  const begin = async (raw: string, part: string, headers: Record<string, string | number> = {}) => {
+    const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent: false, headers: { ...bearer(raw), 'content-type': 'application/json', ...headers } })
+    const answer = once(sent, 'response').then(([response]) => (response as IncomingMessage).resume())
+    const status = answer.then(({ statusCode }) => statusCode)
+    status.catch(() => {})
+    sent.on('error', () => {})
     await new Promise<void>((resolve) => sent.write(part, () => resolve()))
     return { sent, status }
   }
-  const begun = async (count: number) => {
-    while (waiting.length < count) await new Promise((resolve) => setImmediate(resolve))
-  }
+  return { gateway, waiting, hold, begun, begin, keys: { one, sibling, other, third } }
+}
 
-  const slow = await Promise.all(Array.from({ length: 10 }, () => begin('"')))
+t.test('what bodies hold is limited: a tenant has as much as is left to all, until its responses close', async (t) => {
+  const { hold, begun, waiting, keys } = await openHold(t, { budget: openBodyBudget(120 * KIB) })
+  const first = hold(keys.one, 24 * KIB)
+  await begun(1)
+  const refused = await hold(keys.sibling, 8 * KIB)
+  t.match([refused.statusCode, refused.headers['retry-after'], refused.json()], [503, '1', { error: { code: 'server_overloaded' } }], 'another key of the tenant')
+  t.equal((await hold(keys.other, 20 * KIB)).statusCode, 503, 'another tenant has half of the rest')
+  const second = hold(keys.other, 12 * KIB)
+  await begun(2)
+  const third = hold(keys.third, 4 * KIB)
+  await begun(3)
+  for (const answer of waiting) answer()
+  t.same((await Promise.all([first, second, third])).map(({ statusCode }) => statusCode), [200, 200, 200])
+  const again = hold(keys.one, 27 * KIB)
+  await begun(4)
+  waiting[3]?.()
+  t.equal((await again).statusCode, 200, 'a closed response frees its memory')
+})
+
+t.test('eight half-open requests of a tenant with large announced lengths hold what they have sent', async (t) => {
+  const { hold, begin, begun, waiting, keys } = await openHold(t, { budget: openBodyBudget(256 * KIB) })
+  const announced = { 'content-length': 100 * KIB }
+  const open = await Promise.all(Array.from({ length: 8 }, (_, i) => begin(i % 2 ? keys.one : keys.sibling, '"', announced)))
+  for (const [i, raw] of [keys.one, keys.other].entries()) {
+    const answer = hold(raw, 20 * KIB)
+    await begun(i + 1)
+    waiting[i]?.()
+    t.equal((await answer).statusCode, 200)
+  }
+  for (const { sent } of open) sent.destroy()
+})
+
+t.test('a body that arrives slower than the least rate is refused, and its connection closed', async (t) => {
+  const { begin, keys } = await openHold(t, { rate: { windowMs: 50, bytes: 100 } })
+  const [silent, chunked] = await Promise.all([begin(keys.one, '"', { 'content-length': 1000 }), begin(keys.one, '"')])
+  t.same(await Promise.all([silent.status, chunked.status]), [408, 408])
+  for (const { sent } of [silent, chunked]) sent.destroy()
+})
+
+t.test('a body without content-length counts what has arrived; one over the budget is refused', async (t) => {
+  const { begin, begun, waiting, keys } = await openHold(t, { budget: openBodyBudget(400 * KIB) }, 64 * KIB)
+  const slow = await Promise.all(Array.from({ length: 10 }, () => begin(keys.one, '"')))
   for (const { sent } of slow) sent.end(`${'x'.repeat(98)}"`)
   await begun(10)
-  const tooMuch = await begin(`"${'x'.repeat(1_099)}`)
-  tooMuch.sent.end('"')
-  t.equal(await tooMuch.status, 503, '1,000 bytes are in use and 1,101 would be added')
-  const fits = await begin(`"${'x'.repeat(900)}`)
-  fits.sent.end('"')
+  const large = await begin(keys.one, `"${'x'.repeat(60 * KIB)}`)
+  large.sent.end('"')
   await begun(11)
+  const tooMuch = await begin(keys.one, `"${'x'.repeat(60 * KIB)}`)
+  tooMuch.sent.end('"')
+  t.equal(await tooMuch.status, 503, 'the share of the tenant is 200 KiB')
   for (const answer of waiting) answer()
-  t.same(await Promise.all([...slow, fits].map(({ status }) => status)), Array(11).fill(200))
+  t.same(await Promise.all([...slow, large].map(({ status }) => status)), Array(11).fill(200))
 
-  const long = await begin(`"${'x'.repeat(1_600)}"`)
+  const long = await begin(keys.one, `"${'x'.repeat(65 * KIB)}"`)
   t.equal(await long.status, 413)
-  const aborted = await begin(`"${'x'.repeat(1_400)}`)
-  aborted.status.catch(() => {})
+  long.sent.destroy()
+  const aborted = await begin(keys.one, `"${'x'.repeat(40 * KIB)}`)
   aborted.sent.destroy()
   // Until the server has noticed the disconnect.
-  for (let isTaken = false; !isTaken; ) {
-    const again = await begin(`"${'x'.repeat(1_398)}"`)
+  for (let status: number | undefined; status !== 200; ) {
+    const again = await begin(keys.one, `"${'x'.repeat(60 * KIB)}"`)
     again.sent.end()
-    isTaken = await Promise.race([again.status.then(() => false), begun(12).then(() => true)])
-    if (!isTaken) continue
-    waiting[11]?.()
-    t.equal(await again.status, 200, 'refused and aborted bodies are freed')
+    const answering = setInterval(() => waiting.forEach((answer) => answer()), 1)
+    status = await again.status
+    clearInterval(answering)
   }
+  t.pass('refused and aborted bodies are freed')
 })
 
 t.test('a client that disconnects during the key lookup holds no bytes', async (t) => {
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async () => ({ done: true }))
   }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, callerBytes: 2_000 })
+  const gateway = await openGateway(t, routes, () => {}, {}, { budget: openBodyBudget(16_384) })
   const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const headers = { ...bearer(raw), 'content-type': 'application/json' }
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
