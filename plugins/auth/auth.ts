@@ -6,6 +6,7 @@ import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fast
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
+import { speaksMessages } from '../../src/domain/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'
@@ -130,8 +131,10 @@ async function auth(app: FastifyInstance): Promise<void> {
   app.addHook('onRequest', (request, _reply, done) => {
     // Fastify makes the object of `routeOptions` at each access.
     const { config } = request.routeOptions
-    const { api, admits, proves } = config
-    const text = bearer(request.headers.authorization)
+    const { api, admits, proves, messages } = config
+    const text = speaksMessages(messages ?? (request.is404 ? 'by version' : undefined), request.headers)
+      ? keyOfEither(request.headers)
+      : bearer(request.headers.authorization)
     if (text === null) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
     const cached = cachedKeys.get(hash)
@@ -156,6 +159,13 @@ async function auth(app: FastifyInstance): Promise<void> {
 /** The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), or null. */
 function bearer(header: string | undefined): string | null {
   return /^Bearer +([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1] ?? null
+}
+
+/** The key of the Messages wire: a Bearer token or `x-api-key`. Null when they differ. */
+function keyOfEither({ authorization, 'x-api-key': header }: FastifyRequest['headers']): string | null {
+  if (header === undefined) return bearer(authorization)
+  const key = typeof header === 'string' && /^[\x21-\x7e]{1,256}$/.test(header) ? header : null
+  return authorization === undefined || bearer(authorization) === key ? key : null
 }
 
 export default fp(auth, { name: 'auth', fastify: '5.x', dependencies: ['errors'] })

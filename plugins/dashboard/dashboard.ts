@@ -50,7 +50,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
   const sessions = openSessions(app, mode)
   const count = openRates(REQUESTS_PER_MINUTE, MAX_SESSIONS)
   // For a person who types the address of the service. To a program there is nothing here.
-  app.get('/', async (request, reply) => {
+  app.get('/', { exposeHeadRoute: false }, async (request, reply) => {
     if (!(request.headers.accept ?? '').includes('text/html')) throw new Failure('not_found')
     return reply.headers({ 'cache-control': 'no-store', vary: 'accept' }).redirect('/dashboard/', 302)
   })

@@ -24,6 +24,9 @@ async function docs(app: FastifyInstance): Promise<void> {
     for (const [id, shared] of Object.entries(this.getSchemas())) documented.shared.set(id, shared as object)
   })
 
+  // Claude Code probes the root of a base URL by HEAD.
+  app.head('/', async (_request, reply) => reply.send())
+
   for (const url of ADDRESSES) {
     app.get(url, async (request, reply) => {
       opening ??= open()

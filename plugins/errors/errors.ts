@@ -6,6 +6,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import fp from 'fastify-plugin'
 import { wrongProduct } from '../../src/domain/api-keys.ts'
 import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/domain/errors.ts'
+import { mayRetry, messageErrorBody, messageErrorStatus, speaksMessages, type MessagesForm } from '../../src/domain/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'
@@ -36,11 +37,13 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Errors of this route are also RFC 9457 problems. */
     problem?: boolean
+    /** Which answers of this route have the form of Anthropic's Messages wire. */
+    messages?: MessagesForm
   }
 }
 
 /** `api`: keys of the other product are refused first. */
-type Form = { api?: Api; problem?: boolean }
+type Form = { api?: Api; problem?: boolean; messages?: MessagesForm }
 
 /** Error codes of Fastify and Node, mapped to the catalogue. */
 const KNOWN: Record<string, FailureCode> = {
@@ -123,15 +126,15 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   })
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
-  function own(scope: FastifyInstance, { api, problem = false }: Form): void {
+  function own(scope: FastifyInstance, { api, problem = false, messages }: Form): void {
     const missing = (request: FastifyRequest) =>
       api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? wrongProduct(api) : unrouted(request)
     scope.setErrorHandler(async (error, request, reply) => {
       const failure = failureOf(error)
       if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))
-      return answer(OF_ADDRESSES.includes(failure.code) ? missing(request) : failure, request, reply, problem)
+      return answer(OF_ADDRESSES.includes(failure.code) ? missing(request) : failure, request, reply, problem, messages)
     })
-    scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem))
+    scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem, messages))
   }
 
   function unrouted(request: FastifyRequest): Failure {
@@ -156,7 +159,13 @@ async function answerEarliest(failure: Failure, request: FastifyRequest, reply: 
   return answer(earlier ?? failure, request, reply, problem)
 }
 
-function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem: boolean): FastifyReply {
+function answer(
+  failure: Failure,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  problem: boolean,
+  messages: MessagesForm | undefined = request.routeOptions.config.messages,
+): FastifyReply {
   const { facts } = failure
   request.failed = failure.code
   if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
@@ -165,6 +174,11 @@ function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, 
   if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
   if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
   if (facts.headers) reply.headers(facts.headers)
+  if (speaksMessages(messages, request.headers))
+    return reply
+      .code(messageErrorStatus(failure))
+      .headers({ 'content-type': 'application/json; charset=utf-8', 'request-id': request.id, 'x-should-retry': String(mayRetry(failure)) })
+      .send(JSON.stringify(messageErrorBody(failure, request.id)))
   return reply
     .code(failure.status)
     .header('content-type', problem ? PROBLEM : 'application/json; charset=utf-8')

@@ -15,7 +15,7 @@ import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import type { Admission as Size, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { traced } from '../../src/tracing/tracing.ts'
-import { viewOf } from '../../src/domain/token-windows.ts'
+import { viewOf, type WindowsView } from '../../src/domain/token-windows.ts'
 import { windowHeaders } from './window-headers.ts'
 import { startHeartbeat } from './gateway-heartbeat.ts'
 import { openInFlight } from './in-flight.ts'
@@ -127,7 +127,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
     if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
     else reply.raw.once('close', () => void request.span.run(settle))
-    reply.headers(windowHeaders(windows, clock()))
+    setWindowHeaders(reply, windows, clock())
     return {
       id,
       admitted: terms,
@@ -218,7 +218,7 @@ async function metering(app: FastifyInstance): Promise<void> {
 function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
   if (answer.outcome === 'inactive') return planInactive(answer.reason)
   if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
-  reply.headers(windowHeaders(answer.windows, now))
+  setWindowHeaders(reply, answer.windows, now)
   return usageLimitError(answer.outcome, answer.windows, now)
 }
 
@@ -238,7 +238,11 @@ async function answerOnceStored({ durable }: OpenReservation, payload: unknown):
 
 async function addCurrentWindows({ store, clock }: FastifyInstance, subscription: string, reply: FastifyReply): Promise<void> {
   const record = await store.subscription(subscription).catch(() => null)
-  if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
+  if (record?.coding && record.terms.coding) setWindowHeaders(reply, viewOf(record.coding, record.terms.coding, clock()), clock())
+}
+
+function setWindowHeaders(reply: FastifyReply, windows: WindowsView, now: number): void {
+  reply.headers(windowHeaders(windows, now, reply.request.routeOptions.config.messages === 'always'))
 }
 
 /** Waiting can help: a reservation of another request blocks this one. */

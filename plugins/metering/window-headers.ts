@@ -4,8 +4,9 @@ import type { WindowsView, WindowView } from '../../src/domain/token-windows.ts'
 /**
  * Both windows at `now` (epoch ms) as header name → value. `x-ratelimit-*` describes the window with fewer tokens remaining, `x-codex-primary-*` the session,
  * `x-codex-secondary-*` the week. A window that is not open has no reset header.
+ * `messages`: also those of Anthropic's Messages wire.
  */
-export function windowHeaders(windows: WindowsView, now: number): Record<string, string> {
+export function windowHeaders(windows: WindowsView, now: number, messages = false): Record<string, string> {
   const { session, weekly } = windows
   const tight = weekly.remaining < session.remaining ? weekly : session
   const headers: Record<string, string> = {
@@ -17,9 +18,19 @@ export function windowHeaders(windows: WindowsView, now: number): Record<string,
     'x-codex-secondary-used-percent': percent(weekly),
     'x-codex-secondary-window-minutes': minutes(weekly),
   }
+  if (messages) Object.assign(headers, messageHeaders(tight, now))
   if (session.resetsAt !== null) headers['x-codex-primary-reset-at'] = seconds(session.resetsAt)
   if (weekly.resetsAt !== null) headers['x-codex-secondary-reset-at'] = seconds(weekly.resetsAt)
   return headers
+}
+
+/** The same window in the headers of Anthropic's API, which its SDKs read. Its reset is a time of RFC 3339. */
+function messageHeaders({ limit, remaining, resetsAt }: WindowView, now: number): Record<string, string> {
+  return {
+    'anthropic-ratelimit-tokens-limit': String(limit),
+    'anthropic-ratelimit-tokens-remaining': String(remaining),
+    'anthropic-ratelimit-tokens-reset': new Date(Math.ceil((resetsAt ?? now) / 1000) * 1000).toISOString().replace('.000Z', 'Z'),
+  }
 }
 
 /** With one decimal. */

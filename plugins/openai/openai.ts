@@ -2,16 +2,20 @@
 import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
+import { speaksMessages } from '../../src/domain/message-errors.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import type { Admission } from '../../src/upstream/usage/reservation.ts'
+import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
+import { checkMessagesBody, inlineBytes, readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
-import type { CodingRequest } from '../../src/upstream/wires/wire.ts'
+import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
+import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
 import { STALLED_CLIENT_MS, type SseWriterOptions } from './sse-writer.ts'
 import { openRequestHandler } from './request-handler.ts'
-import { modelEntry, modelList } from './model-list.ts'
+import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
 import { openAddressVetting } from './vetted-addresses.ts'
@@ -28,8 +32,19 @@ declare module 'fastify' {
 /** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024
 
-const READERS = { chat: readChatRequest, responses: readResponsesRequest }
-type ClientWire = keyof typeof READERS
+/** Bytes of a prompt per token, for what a stream tells before the upstream reports its usage. */
+const BYTES_PER_TOKEN = 4
+
+type Reader = (request: FastifyRequest, allowed: ReadonlySet<string>) => CodingRequest
+const READERS: Record<WireName, Reader> = {
+  chat: ({ body }, allowed) => readChatRequest(body, allowed),
+  responses: ({ body }, allowed) => readResponsesRequest(body, allowed),
+  messages(request, allowed) {
+    // Images of this wire are no data URLs, which the size of a prompt knows.
+    request.promptBytes = Math.max(0, request.promptBytes - inlineBytes(request.body))
+    return readMessagesRequest(request.body, allowed, Math.ceil(request.promptBytes / BYTES_PER_TOKEN))
+  },
+}
 
 export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
@@ -62,30 +77,47 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   })
 
   const admits =
-    (wire: ClientWire) =>
+    (wire: WireName) =>
     (request: FastifyRequest): Admission => {
-      request.codingRequest = READERS[wire](request.body, upstreams.allowed())
+      request.codingRequest = READERS[wire](request, upstreams.allowed())
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
-  const creates = (wire: ClientWire): RouteShorthandOptions => ({
+  const creates = (wire: WireName): RouteShorthandOptions => ({
     bodyLimit: BODY_LIMIT,
-    config: { api: 'coding', creates: true, admits: admits(wire) },
+    config: { api: 'coding', creates: true, admits: admits(wire), ...(wire === 'messages' ? { messages: 'always' } : {}) },
   })
   const reads: RouteShorthandOptions = { config: { api: 'coding' } }
+  const readsEither: RouteShorthandOptions = { config: { api: 'coding', messages: 'by version' } }
+  const counts: RouteShorthandOptions = { bodyLimit: BODY_LIMIT, config: { api: 'coding' } }
 
   app.post('/v1/chat/completions', creates('chat'), (request, reply) => handle(request, reply, 'chat'))
   app.post('/v1/responses', creates('responses'), (request, reply) => handle(request, reply, 'responses'))
-  app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding' }), { prefix: '/v1' })
+  app.post('/v1/messages', creates('messages'), (request, reply) => handle(request, reply.header('request-id', request.id), 'messages'))
+  app.post('/v1/messages/count_tokens', { ...counts, config: { api: 'coding', messages: 'always' } }, async (request, reply) => {
+    reply.header('request-id', request.id)
+    return { input_tokens: await countPromptTokens(checkMessagesBody(request.body)) }
+  })
+  app.post('/v1/responses/input_tokens', counts, async ({ body }) => {
+    return { object: 'response.input_tokens', input_tokens: await countPromptTokens(readBody(body)) }
+  })
+  app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding', messages: 'by version' }), { prefix: '/v1' })
+  app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding', messages: 'always' }), { prefix: '/v1/messages' })
   app.get('/v1/responses', reads, refuseUpgrade)
-  app.get('/v1/models', reads, async () => modelList(upstreams.contextWindow()))
-  app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
+  app.get('/v1/models', readsEither, async ({ headers, id }, reply) => {
+    if (!speaksMessages('by version', headers)) return modelList(upstreams.contextWindow())
+    reply.header('request-id', id)
+    return messagesModelList(upstreams.contextWindow())
+  })
+  app.get<{ Params: { model: string } }>('/v1/models/:model', readsEither, async ({ params, headers, id }, reply) => {
     if (params.model === '')
       throw new Failure('invalid_request', {
         param: 'model',
         message: 'The address has no name of a model. GET /v1/models lists the models.',
       })
     if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
-    return modelEntry
+    if (!speaksMessages('by version', headers)) return modelEntry(upstreams.contextWindow())
+    reply.header('request-id', id)
+    return messagesModelEntry(upstreams.contextWindow())
   })
   app.get('/v1/usage', reads, async ({ caller }) =>
     usageBody(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),

@@ -156,7 +156,7 @@ async function estimateOf(meter: OutputMeter, budget: Budget): Promise<Settlemen
 }
 
 async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
-  const writer = openSseWriter(context.reply, context.durable, options)
+  const writer = openSseWriter(context.reply, context.durable, { ...options, pings: context.wire === 'messages' })
   const opened = await openStream(call, writer, context, options)
   if (opened) relayStream(opened, writer, context, options)
   return context.reply.hijack()

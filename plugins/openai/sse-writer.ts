@@ -33,6 +33,8 @@ export function disconnectStalled(raw: ServerResponse, stalledMs: number): void 
 }
 
 const KEEP_ALIVE = ': keep-alive\n\n'
+/** Clients of the Messages wire wait for this event. */
+const PING = 'event: ping\ndata: {"type": "ping"}\n\n'
 
 export type SseWriterOptions = {
   /** Silence on a stream before it gets a keep-alive comment. */
@@ -41,6 +43,8 @@ export type SseWriterOptions = {
   stalledMs: number
   /** The header, or trailer field of a stream, that marks an answer whose `usage` is our estimate: `x-svc-usage: estimated`. */
   usageHeader: string
+  /** Whether the stream is of the Messages wire. */
+  pings?: boolean
 }
 
 /**
@@ -49,7 +53,7 @@ export type SseWriterOptions = {
 export function openSseWriter(
   reply: FastifyReply,
   durable: Promise<void>,
-  { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions,
+  { keepAliveMs, stalledMs, usageHeader, pings = false }: SseWriterOptions,
 ): SseWriter {
   const { raw } = reply
   let pending = ''
@@ -93,7 +97,7 @@ export function openSseWriter(
 
   function sendKeepAlive(): void {
     if (closed || raw.destroyed) return
-    if (!raw.writableNeedDrain) write(KEEP_ALIVE)
+    if (!raw.writableNeedDrain) write(pings ? PING : KEEP_ALIVE)
     else keepAlive.move(keepAliveMs)
   }
 

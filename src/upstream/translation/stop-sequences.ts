@@ -23,11 +23,13 @@ export type StopFilter = {
   flush(): string
   /** Whether a sequence was found. */
   stopped(): boolean
+  /** The sequence that was found, or null. */
+  found(): string | null
 }
 
 export function openStopFilter(sequences: readonly string[]): StopFilter {
   let held = ''
-  let stopped = false
+  let found: string | null = null
 
   /** The length of the longest end of the text that begins a sequence. */
   function beginning(text: string): number {
@@ -40,12 +42,12 @@ export function openStopFilter(sequences: readonly string[]): StopFilter {
 
   return {
     push(text) {
-      if (stopped || sequences.length === 0) return stopped ? '' : text
+      if (found !== null || sequences.length === 0) return found === null ? text : ''
       const whole = held + text
-      const found = sequences.map((sequence) => whole.indexOf(sequence)).filter((at) => at >= 0)
-      stopped = found.length > 0
-      const passed = stopped ? Math.min(...found) : whole.length - beginning(whole)
-      held = stopped ? '' : whole.slice(passed)
+      const first = firstOf(sequences, whole)
+      found = first?.sequence ?? null
+      const passed = first ? first.at : whole.length - beginning(whole)
+      held = first ? '' : whole.slice(passed)
       return whole.slice(0, passed)
     },
     flush() {
@@ -53,6 +55,15 @@ export function openStopFilter(sequences: readonly string[]): StopFilter {
       held = ''
       return rest
     },
-    stopped: () => stopped,
+    stopped: () => found !== null,
+    found: () => found,
   }
+}
+
+/** The sequence that comes first in a text. */
+function firstOf(sequences: readonly string[], text: string): { sequence: string; at: number } | undefined {
+  return sequences
+    .map((sequence) => ({ sequence, at: text.indexOf(sequence) }))
+    .filter(({ at }) => at >= 0)
+    .sort((a, b) => a.at - b.at)[0]
 }

@@ -1,0 +1,164 @@
+/** The events of a Responses stream as those of a Messages stream. */
+import { messageErrorBody } from '../../../domain/message-errors.ts'
+import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
+import type { StreamRewriter } from '../../wires/wire.ts'
+import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { bytesOf, textOf } from '../../sse/sse-parser.ts'
+import { estimatedResponseUsage } from '../../usage/reported-usage.ts'
+import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
+import { openContentBlocks } from './content-blocks.ts'
+import { blocksOf, messageOf, messageUsage, stopMembers, stopOf, toolUseOf, type MessageContext, type Stop } from './message-object.ts'
+import { signatureOf } from './thinking-signature.ts'
+
+/** One event as bytes. */
+export function messageEvent(event: Members): string {
+  return `event: ${String(event['type'])}\ndata: ${bytesOf(JSON.stringify(event))}\n\n`
+}
+
+/** The deltas of thinking, and the member that numbers the parts of each. */
+const THOUGHTS: Record<string, string> = {
+  'response.reasoning_summary_text.delta': 'summary_index',
+  'response.reasoning_text.delta': 'content_index',
+}
+const TEXTS = ['response.output_text.delta', 'response.refusal.delta']
+
+/** Rewrites what `responses` gives: the stream of a Responses client for the same request. */
+export function openMessageStream(responses: StreamRewriter, context: MessageContext): StreamRewriter {
+  const filters = new Map<string, StopFilter>()
+  const thoughts = new Map<string, { type: string; part: unknown }>()
+  let written: RewriterOutput | null = null
+  let stopped: Stop | null = null
+  let begun = false
+  const emit = (event: Members) => written?.write(messageEvent(event))
+  const blocks = openContentBlocks(emit)
+
+  const rewriter = openStreamRewriter((data, _name, to) => {
+    written = to
+    const event: unknown = JSON.parse(textOf(data))
+    if (!isMembers(event) || stopped) return
+    const type = String(event['type'])
+    if (isMembers(event['response'])) return whole(type, event['response'], to)
+    const key = String(event['output_index'])
+    if (TEXTS.includes(type)) text(`${key}.${String(event['content_index'])}`, String(event['delta']))
+    else if (type in THOUGHTS && context.thinking) thought(key, type, event)
+    else if (type === 'response.function_call_arguments.delta') argument(key, String(event['delta']))
+    else if (type === 'response.content_part.done') endText(`${key}.${String(event['content_index'])}`)
+    else if (type === 'response.output_item.added' && isMembers(event['item'])) begin(key, event['item'])
+    else if (type === 'response.output_item.done' && isMembers(event['item'])) endItem(key, event['item'])
+    // The upstream does not know that it should stop: it is cut off, and its usage may never come.
+    if (stopped) stop(to)
+  })
+
+  function begin(key: string, item: Members): void {
+    if (item['type'] === 'function_call') blocks.open(key, toolUseOf(item))
+  }
+
+  function argument(key: string, json: string): void {
+    if (json !== '') blocks.delta(key, { type: 'input_json_delta', partial_json: json })
+  }
+
+  /** A block begins with its first text: clients, and the next request, refuse an empty one. */
+  function passText(key: string, passed: string): void {
+    if (passed === '') return
+    if (!blocks.has(key)) blocks.open(key, { type: 'text', text: '', citations: null })
+    blocks.delta(key, { type: 'text_delta', text: passed })
+  }
+
+  function text(key: string, delta: string): void {
+    if (stopped) return
+    const filter = filters.get(key) ?? openStopFilter(context.stopSequences)
+    filters.set(key, filter)
+    passText(key, filter.push(delta))
+    if (filter.stopped()) stopped = { reason: 'stop_sequence', sequence: filter.found() }
+  }
+
+  function endText(key: string): void {
+    const filter = filters.get(key)
+    if (!filter || stopped) return
+    passText(key, filter.flush())
+    blocks.end(key)
+  }
+
+  /** Of a summary and the text itself the first one is told. Parts are paragraphs. */
+  function thought(key: string, type: string, event: Members): void {
+    const part = event[THOUGHTS[type] ?? '']
+    const known = thoughts.get(key)
+    if (known && known.type !== type) return
+    if (!known) blocks.open(key, { type: 'thinking', thinking: '', signature: '' })
+    const paragraph = known && known.part !== part ? '\n\n' : ''
+    thoughts.set(key, { type, part })
+    blocks.delta(key, { type: 'thinking_delta', thinking: paragraph + String(event['delta']) })
+  }
+
+  function endItem(key: string, item: Members): void {
+    if (thoughts.has(key)) blocks.delta(key, { type: 'signature_delta', signature: signatureOf(item) })
+    else missed(key, item)
+    for (const part of filters.keys()) if (part.startsWith(`${key}.`)) endText(part)
+    blocks.end(key)
+  }
+
+  /** What had no deltas: some servers send a text, or the arguments of a call, with the finished item alone. */
+  function missed(key: string, item: Members): void {
+    if (item['type'] === 'function_call') {
+      if (blocks.has(key)) return
+      begin(key, item)
+      return argument(key, ownText(item, 'arguments'))
+    }
+    for (const [index, block] of blocksOf(item).entries()) {
+      const part = `${key}.${index}`
+      if (block['type'] === 'text' && !hasText(key)) text(part, String(block['text']))
+      if (block['type'] === 'redacted_thinking' && context.thinking) blocks.open(key, block)
+      if (block['type'] === 'thinking' && context.thinking) {
+        thought(key, 'response.reasoning_summary_text.delta', { delta: block['thinking'] })
+        blocks.delta(key, { type: 'signature_delta', signature: block['signature'] })
+      }
+    }
+  }
+
+  const hasText = (key: string) => [...filters.keys()].some((part) => part.startsWith(`${key}.`) && blocks.has(part))
+
+  function whole(type: string, response: Members, to: RewriterOutput): void {
+    if (!begun) {
+      const usage = { ...messageUsage(null), input_tokens: context.promptTokens }
+      emit({ type: 'message_start', message: messageOf(response, [], null, usage) })
+    }
+    begun = true
+    if (type !== 'response.completed' && type !== 'response.incomplete') return
+    for (const [index, item] of ((response['output'] ?? []) as Members[]).entries()) if (!seen(String(index))) endItem(String(index), item)
+    if (stopped) return stop(to)
+    blocks.endAll()
+    writeEnd(stopOf(response), response['usage'])
+  }
+
+  const seen = (key: string) => blocks.has(key) || filters.keys().some((part) => part.startsWith(`${key}.`))
+
+  function stop(to: RewriterOutput): void {
+    blocks.endAll()
+    const usage = responses.usage()
+    if (usage && stopped) writeEnd(stopped, estimatedResponseUsage(usage))
+    to.done(true)
+  }
+
+  function writeEnd(ending: Stop, usage: unknown): void {
+    emit({ type: 'message_delta', delta: stopMembers(ending), usage: messageUsage(usage) })
+    emit({ type: 'message_stop' })
+  }
+
+  const passed = (bytes: string) => (bytes === '' ? '' : rewriter.push(Buffer.from(bytes, 'latin1')))
+
+  return {
+    push: (chunk) => passed(responses.push(chunk)),
+    end: () => (stopped ? '' : passed(responses.end())),
+    fail: (failure) => messageEvent(messageErrorBody(failure, null)),
+    phase: () => (rewriter.phase().name === 'open' ? responses.phase() : rewriter.phase()),
+    terminalEvents(estimate) {
+      if (!stopped) return passed(responses.terminalEvents(estimate))
+      return [
+        messageEvent({ type: 'message_delta', delta: stopMembers(stopped), usage: messageUsage(estimatedResponseUsage(estimate)) }),
+        messageEvent({ type: 'message_stop' }),
+      ].join('')
+    },
+    usage: responses.usage,
+    meter: responses.meter,
+  }
+}

@@ -1,0 +1,201 @@
+/** The Messages wire over upstreams of the Responses and the chat wire: requests, answers and streams, without a server. */
+import t from 'tap'
+import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
+import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
+import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
+import type { Loose } from './gateway.ts'
+import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
+
+const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const HI = [{ role: 'user', content: 'Hi' }]
+
+function callOf(wire: WireName, more: object = {}): UpstreamCall {
+  return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), 9).call(4096, ids, () => 1000, [wire])
+}
+const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
+const stream = (wire: WireName, text: string, more: object = {}) => rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
+const eventsOf = (text: string): Loose[] => text.split('\n\n').filter((one) => one !== '').map((one) => JSON.parse(one.slice(one.indexOf('data: ') + 6)))
+const chat = (...deltas: object[]) => [...deltas.map((one) => chunk([delta(one)])), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE].join('')
+const call = (index: number, id: string, name: string, text: string) => ({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: text } }] })
+const more = (index: number, text: string) => ({ tool_calls: [{ index, function: { arguments: text } }] })
+
+/** The message that an SDK builds from the events. Throws for an event out of order. */
+function assembled(events: Loose[]): Loose {
+  const [first, ...rest] = events
+  if (first?.type !== 'message_start') throw new Error('no message_start')
+  const message = structuredClone(first.message)
+  let open = -1
+  for (const event of rest) {
+    if (event.type === 'content_block_start') {
+      if (open !== -1 || event.index !== message.content.length) throw new Error(`block ${event.index} starts out of order`)
+      open = event.index
+      message.content.push({ ...event.content_block, ...(event.content_block.type === 'tool_use' ? { json: '' } : {}) })
+    } else if (event.type === 'content_block_delta') {
+      if (event.index !== open) throw new Error(`a delta of block ${event.index}, which is not open`)
+      const block = message.content[open]
+      if (event.delta.type === 'text_delta') block.text += event.delta.text
+      if (event.delta.type === 'thinking_delta') block.thinking += event.delta.thinking
+      if (event.delta.type === 'signature_delta') block.signature = event.delta.signature
+      if (event.delta.type === 'input_json_delta') block.json += event.delta.partial_json
+    } else if (event.type === 'content_block_stop') open = -1
+    else if (event.type === 'message_delta') Object.assign(message, event.delta, { usage: { ...message.usage, ...event.usage } })
+  }
+  if (events.at(-1)?.type !== 'message_stop') throw new Error('no message_stop')
+  for (const block of message.content) if (block.json !== undefined) { block.input = block.json === '' ? {} : JSON.parse(block.json); delete block.json }
+  return message
+}
+
+t.test('a request becomes a request of the Responses wire', async (t) => {
+  const body = sent('responses', {
+    system: [{ type: 'text', text: 'x-anthropic-billing-header: cch=1;' }, { type: 'text', text: 'Be short.', cache_control: { type: 'ephemeral' } }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'Look' }, { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } }] },
+      { role: 'assistant', content: [{ type: 'text', text: 'I read.' }, { type: 'tool_use', id: 'toolu_1', name: 'read', input: { a: 1 } }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', is_error: true, content: 'gone' }, { type: 'text', text: 'Go on' }] },
+      { role: 'system', content: 'Hurry.' },
+    ],
+    tools: [{ name: 'read', description: 'Reads', input_schema: { type: 'object' } }, { type: 'bash_20250124', name: 'bash' }, { type: 'code_execution_20250825', name: 'code' }],
+    tool_choice: { type: 'any', disable_parallel_tool_use: true },
+    thinking: { type: 'enabled', budget_tokens: 10_000 },
+    output_config: { format: { type: 'json_schema', schema: { type: 'object' } } },
+    metadata: { user_id: 'person' },
+    context_management: { edits: [] },
+    unknown: 1,
+  })
+  t.match(body, {
+    model: 'big',
+    instructions: /^Be short\.$/,
+    max_output_tokens: 100,
+    store: false,
+    tool_choice: 'required',
+    parallel_tool_calls: false,
+    reasoning: { effort: 'medium', summary: 'auto' },
+    include: ['reasoning.encrypted_content'],
+    text: { format: { type: 'json_schema', schema: { type: 'object' } } },
+  })
+  t.same(body.input, [
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Look' }, { type: 'input_image', image_url: 'data:image/png;base64,AAAA', detail: 'auto' }] },
+    { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'I read.' }] },
+    { type: 'function_call', call_id: 'toolu_1', name: 'read', arguments: '{"a":1}' },
+    { type: 'function_call_output', call_id: 'toolu_1', output: 'Error: gone' },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Go on' }] },
+    { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Hurry.' }] },
+  ])
+  t.match(body.tools, [{ type: 'function', name: 'read', strict: false }, { type: 'function', name: 'bash', strict: false }])
+  t.equal(body.tools.length, 2, 'a hosted tool without an equivalent is left out')
+  t.not(body.user, 'person')
+  for (const name of ['unknown', 'context_management', 'metadata']) t.notOk(name in body, name)
+})
+
+t.test('a request becomes a request of the chat wire, through the Responses wire', async (t) => {
+  const body = sent('chat', { system: 'Be short.', tools: [{ name: 'read', input_schema: { type: 'object' } }], tool_choice: { type: 'tool', name: 'read' } })
+  t.match(body, { model: 'big', max_completion_tokens: 100, tool_choice: { type: 'function', function: { name: 'read' } } })
+  t.same(body.messages, [{ role: 'system', content: 'Be short.' }, { role: 'user', content: 'Hi' }])
+})
+
+t.test('a faulty request is refused with the place of its fault', async (t) => {
+  const cases: [object, string][] = [
+    [{ max_tokens: undefined }, 'max_tokens'],
+    [{ max_tokens: 0 }, 'max_tokens'],
+    [{ messages: [] }, 'messages'],
+    [{ messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role'],
+    [{ messages: [{ role: 'user' }] }, 'messages[0].content'],
+    [{ messages: [{ role: 'user', content: [{ type: 'tool_result', content: 'a' }] }] }, 'messages[0].content[0].tool_use_id'],
+    [{ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] }, 'messages[0].content[0].source'],
+    [{ messages: [{ role: 'user', content: [{ type: 'container_upload', file_id: 'f' }] }] }, 'messages[0].content[0]'],
+    [{ tools: [{ name: 'a' }] }, 'tools[0].input_schema'],
+    [{ stop_sequences: ['x'.repeat(257)] }, 'stop_sequences'],
+    [{ stream: 1 }, 'stream'],
+  ]
+  for (const [fault, param] of cases) t.throws(() => callOf('chat', fault), { code: 'invalid_request', facts: { param } }, param)
+})
+
+t.test('addresses of images and documents keep their place in the request', async (t) => {
+  const content = [{ type: 'text', text: 'a' }, { type: 'image', source: { type: 'url', url: 'http://a.test/b.png' } }, { type: 'document', source: { type: 'url', url: 'http://a.test/c.pdf' } }]
+  const { addresses } = readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, new Set(), 1)
+  t.match(addresses, [
+    { url: 'http://a.test/b.png', kind: 'image', param: 'messages[0].content[1].source' },
+    { url: 'http://a.test/c.pdf', kind: 'file', param: 'messages[0].content[2].source' },
+  ])
+})
+
+const INTERLEAVED = chat({ role: 'assistant', content: '' }, { content: 'One ' }, { content: 'é日😀' }, call(0, 'a', 'read', '{"x":'), call(1, 'b', 'list', '{"y"'), more(0, '1}'), more(1, ':2}'))
+
+t.test('a stream has its blocks in order, one open at a time, and the usage of the upstream at its end', async (t) => {
+  const events = eventsOf(stream('chat', INTERLEAVED))
+  t.equal(events[0]?.message.usage.input_tokens, 9, 'the estimate of the prompt')
+  t.match(assembled(events), {
+    model: 'svc-code',
+    stop_reason: 'tool_use',
+    content: [{ type: 'text', text: 'One é日😀' }, { type: 'tool_use', name: 'read', input: { x: 1 } }, { type: 'tool_use', name: 'list', input: { y: 2 } }],
+    usage: { output_tokens: USAGE.completion_tokens },
+  })
+  const { usage } = assembled(events)
+  t.equal(usage.input_tokens + usage.cache_read_input_tokens, USAGE.prompt_tokens, 'cached tokens are counted apart')
+})
+
+t.test('a stream is the same for every way in which the bytes of the upstream are split', async (t) => {
+  const bytes = Buffer.from(INTERLEAVED)
+  const whole = stream('chat', INTERLEAVED)
+  for (let at = 1; at < bytes.length; at++)
+    if (rewrite(callOf('chat').openRewriter(), [bytes.subarray(0, at), bytes.subarray(at)]) !== whole) t.fail(`split at ${at}`)
+  const random = randomOf(7)
+  const pieces: Buffer[] = []
+  for (let at = 0; at < bytes.length; ) pieces.push(bytes.subarray(at, (at += 1 + Math.floor(random() * 5))))
+  t.equal(rewrite(callOf('chat').openRewriter(), pieces), whole)
+})
+
+t.test('a tool call without text before it has no empty text block', async (t) => {
+  const { content } = assembled(eventsOf(stream('chat', chat({ role: 'assistant', content: '' }, call(0, 'a', 'now', '')))))
+  t.match(content, [{ type: 'tool_use', name: 'now', input: {} }])
+  t.equal(content.length, 1)
+})
+
+t.test('thinking is signed, and its replay reaches the upstream as it was', async (t) => {
+  const text = chat({ role: 'assistant', reasoning_content: 'Let me ' }, { reasoning_content: 'see.' }, call(0, 'a', 'read', '{}'))
+  t.match(assembled(eventsOf(stream('chat', text))).content, [{ type: 'tool_use' }], 'none without a request for it')
+  const events = eventsOf(stream('chat', text, { thinking: { type: 'adaptive' } }))
+  const { content } = assembled(events)
+  t.match(content, [{ type: 'thinking', thinking: 'Let me see.', signature: /./ }, { type: 'tool_use' }])
+  const signed = events.findIndex((event) => event.delta?.type === 'signature_delta')
+  t.equal(events[signed + 1]?.type, 'content_block_stop', 'the signature is the last delta')
+  const result = { type: 'tool_result', tool_use_id: content[1].id, content: 'ok' }
+  const replayed = sent('chat', { messages: [...HI, { role: 'assistant', content }, { role: 'user', content: [result] }] })
+  t.match(replayed.messages[1], { role: 'assistant', reasoning_content: 'Let me see.', tool_calls: [{ id: 'a' }] })
+  t.match(replayed.messages[2], { role: 'tool', tool_call_id: 'a' })
+  const foreign = sent('responses', { messages: [...HI, { role: 'assistant', content: [{ type: 'thinking', thinking: 'x', signature: 'EqQBCgIYAhIM' }, { type: 'text', text: 'y' }] }, ...HI] })
+  t.notOk(foreign.input.some(({ type }: Loose) => type === 'reasoning'), 'that of another service is left out')
+})
+
+t.test('a stop sequence ends the answer, is named, and nothing follows it', async (t) => {
+  const text = chat({ content: 'one ST' }, { content: 'OP two' })
+  const events = eventsOf(stream('chat', text, { stop_sequences: ['never', 'STOP'] }))
+  t.match(assembled(events), { content: [{ text: 'one ' }], stop_reason: 'stop_sequence', stop_sequence: 'STOP', usage: { output_tokens: ESTIMATE.output } })
+  const held = assembled(eventsOf(stream('chat', chat({ content: 'one ST' }), { stop_sequences: ['STOP'] })))
+  t.match(held, { content: [{ text: 'one ST' }], stop_reason: 'end_turn' })
+})
+
+t.test('an answer as JSON is the message of its stream', async (t) => {
+  const answer = {
+    id: 'chatcmpl-1', created: 5, usage: USAGE,
+    choices: [{ index: 0, finish_reason: 'tool_calls', message: { role: 'assistant', content: 'Hi', tool_calls: [{ id: 'a', type: 'function', function: { name: 'read', arguments: '{"x":1}' } }] } }],
+  }
+  const whole = JSON.parse(callOf('chat').rewriteJson(answer).body(ESTIMATE))
+  const streamed = assembled(eventsOf(stream('chat', chat({ content: 'Hi' }, call(0, 'a', 'read', '{"x":1}')))))
+  t.same({ ...whole, id: '' }, { ...streamed, id: '' })
+})
+
+t.test('each end of an answer has its reason', async (t) => {
+  const reasonOf = (finish: string, message: object = { content: 'a' }) =>
+    JSON.parse(callOf('chat').rewriteJson({ usage: USAGE, choices: [{ index: 0, finish_reason: finish, message: { role: 'assistant', ...message } }] }).body(ESTIMATE)).stop_reason
+  t.equal(reasonOf('stop'), 'end_turn')
+  t.equal(reasonOf('length'), 'max_tokens')
+  t.equal(reasonOf('content_filter'), 'refusal')
+  t.equal(reasonOf('stop', { content: null, refusal: 'No.' }), 'refusal')
+})
+
+t.test('a stream that the upstream breaks off ends with an error event', async (t) => {
+  const text = stream('chat', chunk([delta({ content: 'a' })]))
+  t.match(text, /event: error\ndata: \{"type":"error","error":\{"type":"overloaded_error"/)
+  t.notMatch(text, /message_stop/)
+})
