@@ -5,7 +5,7 @@ import { Type } from 'typebox'
 import { SETTINGS } from '../src/config/config.ts'
 import { DEFAULT_ENGINES, EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { FAILURES } from '../src/domain/errors.ts'
-import { OPERATION_FIELDS, OPERATIONS } from '../src/domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS } from '../src/domain/media-operations.ts'
 import { TASK_ERRORS } from '../src/domain/task.ts'
 import { crdParts } from './crds.ts'
 import { boundsOf, fieldsOf, type Schema } from './fields.ts'
@@ -20,7 +20,7 @@ const memberRows = (schema: Schema) =>
 
 /** A row for each field of each operation but the one that all requests share. */
 const operationRows = OPERATIONS.flatMap((operation) => {
-  const { output_format: _format, ...fields } = OPERATION_FIELDS[operation]
+  const { output_format: _format, ...fields } = OPERATION_DEFINITIONS[operation].fields
   return Object.entries(fieldsOf('', Type.Object(fields) as Schema).filter(({ path }) => path !== '' && !path.endsWith('[]'))).map(([at, { path, schema, needed }]) => [
     at === '0' ? code(operation) : '',
     code(path),

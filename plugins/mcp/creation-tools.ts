@@ -3,7 +3,7 @@ import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import { Type } from 'typebox'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { GENERATION_FIELDS, type Kind } from '../../src/domain/media-generations.ts'
-import { OPERATION_FIELDS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS } from '../../src/domain/media-operations.ts'
 import { TaskRecord } from '../../src/tasks/public-record.ts'
 import type { TaskBody } from '../../src/tasks/quote.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
@@ -34,7 +34,9 @@ const CALL_FIELDS = {
 const COST =
   'Creates a paid task: its price is held at once, and charged only when it completes. The record has the id for get_task, and once completed the address of the result.'
 
-const TEXTS: Record<Kind | Operation, { name: string; title: string; description: string }> = {
+type Texts = { name: string; title: string; description: string }
+
+const TEXTS: Record<Kind, Texts> = {
   image: {
     name: 'generate_image',
     title: 'Generate an image',
@@ -51,40 +53,6 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
     title: 'Generate music',
     description: 'Makes one new piece of music from a text prompt alone. To cut or join recordings that exist, use trim or merge.',
   },
-  background_remove: {
-    name: 'background_remove',
-    title: 'Remove the background of an image',
-    description:
-      'Cuts out the subject of an image: its background becomes transparent, or one plain colour. To put another scene behind the subject, use ai_edit.',
-  },
-  upscale: {
-    name: 'upscale',
-    title: 'Upscale an image',
-    description: 'Enlarges an image 2, 3 or 4 times in width and height, and keeps what it shows.',
-  },
-  ai_edit: {
-    name: 'ai_edit',
-    title: 'Edit an image by a prompt',
-    description:
-      'Changes an existing image as a prompt describes: its style, its colours, what is added or replaced. To repaint only the area of a mask, use inpaint; to enlarge it, upscale; for a plain or transparent background, background_remove.',
-  },
-  inpaint: {
-    name: 'inpaint',
-    title: 'Repaint a masked area of an image',
-    description:
-      'Repaints the area of an image that a mask marks as the prompt describes, and keeps the rest: to replace or remove an object. Needs a mask; without one, use ai_edit.',
-  },
-  trim: {
-    name: 'trim',
-    title: 'Trim a video or a recording',
-    description:
-      'Keeps one section of an existing video or audio file, from start_time to end_time or for a duration, and cuts off the rest.',
-  },
-  merge: {
-    name: 'merge',
-    title: 'Merge videos or recordings',
-    description: 'Joins 2 to 20 existing video or audio files one after another into one file, in the given order.',
-  },
 }
 
 const annotations: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
@@ -92,8 +60,7 @@ const annotations: ToolAnnotations = { readOnlyHint: false, destructiveHint: fal
 /** The tools, each with the fields of its REST body. Their failures are those of the REST API. */
 export function creationTools(tasks: SubmitContext): Tool[] {
   /** `chooses`: the members of the REST body that the tool stands for. */
-  function tool(kind: Kind | Operation, chooses: object, fields: Record<string, object>): Tool {
-    const { name, title, description } = TEXTS[kind]
+  function tool({ name, title, description }: Texts, chooses: object, fields: Record<string, object>): Tool {
     return {
       name,
       title,
@@ -110,7 +77,10 @@ export function creationTools(tasks: SubmitContext): Tool[] {
   }
 
   return [
-    ...(Object.keys(KIND_FIELDS) as Kind[]).map((kind) => tool(kind, { kind }, KIND_FIELDS[kind])),
-    ...OPERATIONS.map((operation) => tool(operation, { operation }, OPERATION_FIELDS[operation])),
+    ...(Object.keys(KIND_FIELDS) as Kind[]).map((kind) => tool(TEXTS[kind], { kind }, KIND_FIELDS[kind])),
+    ...OPERATIONS.map((operation) => {
+      const { title, description, fields } = OPERATION_DEFINITIONS[operation]
+      return tool({ name: operation, title, description }, { operation }, fields)
+    }),
   ]
 }

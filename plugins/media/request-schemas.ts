@@ -1,7 +1,7 @@
 /** The requests of the Media API as JSON Schema: validation and the API reference share it. */
 import { Type, type Static } from 'typebox'
 import { GENERATION_FIELDS, KINDS } from '../../src/domain/media-generations.ts'
-import { OPERATION_FIELDS, OPERATIONS, type OperationBody } from '../../src/domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS, type OperationBody } from '../../src/domain/media-operations.ts'
 import { LIST_FIELDS, PAGE_FIELDS } from '../../src/tasks/list-tasks.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 
@@ -27,7 +27,10 @@ export const OperationRequest = Type.Unsafe<OperationBody & Static<typeof TaskFi
   properties: { operation: Type.Enum([...OPERATIONS]) },
   discriminator: { propertyName: 'operation' },
   oneOf: OPERATIONS.map((operation) =>
-    Type.Object({ operation: Type.Literal(operation), ...OPERATION_FIELDS[operation], ...TASK_FIELDS }, { ...closed, title: operation }),
+    Type.Object(
+      { operation: Type.Literal(operation), ...OPERATION_DEFINITIONS[operation].fields, ...TASK_FIELDS },
+      { ...closed, title: operation },
+    ),
   ),
 })
 

@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox'
 import { KINDS, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'
-import { OPERATIONS } from '../../domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
 import { readSettingsFile } from '../../domain/settings-file.ts'
@@ -33,6 +33,12 @@ export type Route = Terms & {
 export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
 export type Refusal = { line: number; message: string }
 
+function defaultRoute(operation: Operation): string {
+  const { engine, price, max } = OPERATION_DEFINITIONS[operation].route
+  const limits = Object.entries(max).map(([name, value]) => `${name}: ${value}`)
+  return `  - { operation: ${operation}, engine: ${engine}, price: { amount: "${price.amount}", per: ${price.per} }, max: { ${limits.join(', ')} } }\n`
+}
+
 /** The table without a file: previews, and what this machine can run, at demo prices. It is also an example of a file. */
 export const DEFAULT_ENGINES = `\
 engines:
@@ -42,13 +48,7 @@ routes:
   - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
   - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
   - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
-  - { operation: ai_edit, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 } }
-  - { operation: background_remove, engine: local, price: { amount: "0.02", per: Job }, max: { megapixels: 16 } }
-  - { operation: upscale, engine: local, price: { amount: "0.01", per: Megapixel }, max: { megapixels: 16 } }
-  - { operation: inpaint, engine: local, price: { amount: "0.03", per: Job }, max: { megapixels: 16 } }
-  - { operation: trim, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
-  - { operation: merge, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
-`
+${OPERATIONS.map(defaultRoute).join('')}`
 
 const closed = { additionalProperties: false }
 const name = (description: string) => Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$', description })
