@@ -65,7 +65,6 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
 /** They differ by wire and by the form of the answer alone, so that each is made once. */
 function requestHeads(url: URL, apiKey: string | null, additional: Record<string, string>): Upstream['head'] {
   const common = {
-    ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
     'user-agent': 'tollgate',
     ...Object.fromEntries(Object.entries(additional).map(([name, value]) => [name.toLowerCase(), value])),
     'content-type': 'application/json',
@@ -73,11 +72,20 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   }
   const headOf = (wire: WireName, accept: string): RequestHead => ({
     path: `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
-    headers: Object.entries({ ...common, accept }).flat(),
+    headers: Object.entries({ ...credentials(wire, url, apiKey), ...common, accept }).flat(),
   })
   const headsOf = (wire: WireName) => ({ json: headOf(wire, 'application/json'), stream: headOf(wire, 'text/event-stream') })
   const heads = { chat: headsOf('chat'), responses: headsOf('responses'), messages: headsOf('messages') }
   return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
+}
+
+/** Servers of the Messages wire read the key from either header. Anthropic's own take a `Bearer` for a token of another kind: they get `x-api-key` alone. */
+function credentials(wire: WireName, { hostname }: URL, apiKey: string | null): Record<string, string> {
+  const version: Record<string, string> = wire === 'messages' ? { 'anthropic-version': '2023-06-01' } : {}
+  if (apiKey === null) return version
+  const bearer = { authorization: `Bearer ${apiKey}` }
+  if (wire !== 'messages') return bearer
+  return { ...version, 'x-api-key': apiKey, ...(/(?:^|\.)anthropic\.com$/.test(hostname) ? {} : bearer) }
 }
 
 /** Of a connection. `receivedBefore`: the bytes that it had received when the last request was sent on it. */

@@ -61,9 +61,8 @@ export function replayedReasoning(message: Members, ids: Ids): SealedReasoning[]
   return replayed.flatMap((entry: unknown) => (isMembers(entry) && openReasoning(own(entry, 'data'), ids)) || [])
 }
 
-/** Joins the fragments of streamed `reasoning_details`: neighbours of one type and index are one entry. */
-export function joinDetails(details: readonly unknown[]): unknown[] {
-  const joined: unknown[] = []
+/** Joins the fragments of streamed `reasoning_details` to those already joined: neighbours of one type and index are one entry. */
+export function joinDetails(details: readonly unknown[], joined: unknown[] = []): unknown[] {
   for (const entry of details) {
     const last = joined.at(-1)
     if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry)

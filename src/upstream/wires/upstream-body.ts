@@ -5,7 +5,7 @@ import { sentMembers } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { openCallId } from './sealed-members.ts'
-import type { Target } from './wire.ts'
+import type { Target, WireName } from './wire.ts'
 
 /** Decrypts the ids in these members of an object, in place. Members that were sealed into an id are left out. */
 export function restoreIds(holder: Members, names: readonly string[], ids: Ids): void {
@@ -45,8 +45,8 @@ const nextTurn = openTurns()
 /**
  * The body for each upstream: its model, the limit, and the members that its policy lets pass. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
  */
-export function bodyWriter(members: Members, limitField: string, limit: number, fixedField: boolean): UpstreamBody {
-  const [wire, name] = Object.hasOwn(members, 'messages') ? (['chat', 'messages'] as const) : (['responses', 'input'] as const)
+export function bodyWriter(wire: WireName, members: Members, limitField: string, limit: number, fixedField: boolean): UpstreamBody {
+  const name = wire === 'responses' ? 'input' : 'messages'
   const { [name]: conversation, ...others } = members
   const head = ({ model, maxTokensField, policy }: Target): Members => {
     const field = fixedField ? limitField : (maxTokensField ?? limitField)

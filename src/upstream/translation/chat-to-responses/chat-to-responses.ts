@@ -1,4 +1,5 @@
 /** A chat request at an upstream of the Responses wire: its body, and the answer as a chat completion or as its chunks. */
+import { Failure } from '../../../domain/errors.ts'
 import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { chunkOf, completionHead, tierOf, type CompletionHead } from '../../wires/chat/chat-allowed-members.ts'
 import type { ChatRequest } from '../../wires/chat/chat-request.ts'
@@ -17,24 +18,57 @@ import { openChatDeltas, type EmitDelta } from './chat-deltas.ts'
 import { inputItems } from './input-items.ts'
 import { hasFunctions, responsesToolMembers } from './responses-tools.ts'
 import { openStopFilter, stopSequences } from '../stop-sequences.ts'
+import { openThinking } from '../../wires/messages/sealed-thinking.ts'
+import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
 type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
 /** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
-export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
-  const { body, stream, options, perChoice } = request
-  const sent = { ...responsesBody(request, ids), ...(stream ? { stream: true } : {}) }
-  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
+export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
+  const { stream } = request
+  const built = responsesBody(request, ids)
+  const input = (built['input'] as Members[]).filter((item) => openThinking(own(item, 'encrypted_content')) === null)
+  const sent = { ...built, input, ...(stream ? { stream: true } : {}) }
   return {
     wire: 'responses',
     stream,
-    ...bodyWriter(sent, 'max_output_tokens', perChoice === null ? cap : Math.min(perChoice, cap), true),
-    openRewriter: () => openResponsesAsChat(context),
-    rewriteJson: (value) => completionAnswer(value, context),
+    ...bodyWriter('responses', sent, 'max_output_tokens', limitOf(request, cap), true),
+    ...answerIn(request, ids, now),
     isTranslation: true,
     translated: null,
   }
+}
+
+/** The same at an upstream of the Messages wire, by way of the Responses wire. */
+export function chatToMessages(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
+  const { stream, body } = request
+  try {
+    const limit = limitOf(request, cap)
+    return responsesToMessages(responsesBody(request, ids), { limit, stream, stop: stopSequences(body), ids }, answerIn(request, ids, now))
+  } catch (error) {
+    throw error instanceof Failure ? inChatTerms(error) : error
+  }
+}
+
+/** What the client's request calls the members of a Responses request. */
+const CHAT_NAMES: [of: RegExp, name: string][] = [
+  [/^input\[/, 'messages'],
+  [/^text\.format/, 'response_format'],
+  [/^include/, 'logprobs'],
+]
+
+function inChatTerms(failure: Failure): Failure {
+  const { param } = failure.facts
+  const [, name] = CHAT_NAMES.find(([of]) => of.test(String(param))) ?? []
+  return name === undefined ? failure : unsupported(name)
+}
+
+const limitOf = ({ perChoice }: ChatRequest, cap: number) => (perChoice === null ? cap : Math.min(perChoice, cap))
+
+function answerIn({ body, options }: ChatRequest, ids: Ids, now: () => number): ResponsesAnswer {
+  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
+  return { openRewriter: () => openResponsesAsChat(context), rewriteJson: (value) => completionAnswer(value, context) }
 }
 
 /** Members of equal name and meaning on both wires. */
@@ -101,10 +135,10 @@ function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): 
     throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
   const meter = openMeter()
   const message: Members = { role: 'assistant', content: null, refusal: null }
-  let logprobs: unknown[] = []
+  const logprobs: unknown[] = []
   const emit: EmitDelta = (delta, tokens) => {
     addDelta(message, delta)
-    logprobs = [...logprobs, ...((tokens?.['content'] ?? []) as unknown[])]
+    for (const token of (tokens?.['content'] ?? []) as unknown[]) logprobs.push(token)
   }
   const ending = openStop(stop, emit)
   const deltas = openChatDeltas(ids, meter, ending.emit)

@@ -98,7 +98,8 @@ function openConversation(answered: Set<unknown>) {
     },
     call(clientId: string, call: Members): void {
       const current = turn()
-      current['tool_calls'] = [...((current['tool_calls'] as Members[] | undefined) ?? []), call]
+      const calls = (current['tool_calls'] ??= []) as Members[]
+      calls.push(call)
       if (answered.has(clientId)) waiting.add(clientId)
     },
     /** Results are text on the chat wire: their images follow as a user message. */
@@ -121,7 +122,7 @@ function openConversation(answered: Set<unknown>) {
 function addReasoning(message: Members, reasoning: SealedReasoning[]): void {
   const details = reasoning.flatMap((one) => one.details ?? [])
   if (details.length > 0) {
-    message['reasoning_details'] = joinDetails([...((message['reasoning_details'] as unknown[] | undefined) ?? []), ...details])
+    message['reasoning_details'] = joinDetails(details, message['reasoning_details'] as unknown[] | undefined)
     return
   }
   for (const { text } of reasoning) if (text && isMembers(message)) message[text.member] = String(message[text.member] ?? '') + text.text

@@ -23,12 +23,13 @@ import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts
 import { chatMessages } from './chat-messages.ts'
 import { chatToolMembers, chatTools, type ChatTools } from './chat-tools.ts'
 import { openResponseOutput } from './response-output.ts'
+import { refuseLostTools } from '../lost-tools.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
 type Context = { ids: Ids; now: () => number; repeated: RepeatedMembers; tools: ChatTools }
 
 /** `limit`: output tokens; `now`: epoch seconds. Throws `unsupported_parameter` for what chat cannot express. */
-export function responsesOverChat(
+export function responsesToChat(
   body: Members,
   stream: boolean,
   limit: number,
@@ -36,6 +37,7 @@ export function responsesOverChat(
   ids: Ids,
   now: () => number,
 ): UpstreamCall {
+  refuseLostTools(own(body, 'tools'))
   const tools = chatTools(own(body, 'tools'))
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
   // Responses are not stored, on either wire.
@@ -43,7 +45,7 @@ export function responsesOverChat(
   return {
     wire: 'chat',
     stream,
-    ...bodyWriter(sent, 'max_completion_tokens', limit, false),
+    ...bodyWriter('chat', sent, 'max_completion_tokens', limit, false),
     openRewriter: () => openChatAsResponses(context),
     rewriteJson: (value) => responseAnswer(value, context),
     isTranslation: true,

@@ -11,7 +11,7 @@ import { checkTools, checkTypes, invalid, readBody, readBoolean, readCount, type
 import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import { callOver } from '../../translation/call-over-wires.ts'
-import { chatOverResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
+import { chatToMessages, chatToResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
 import { joinDetails, openCallId, replayedReasoning } from '../sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 
@@ -85,8 +85,11 @@ export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): C
       replaceIdentities(body, ids)
       return callOver(wires, {
         own: 'chat',
-        call: (translated) => chatCall(request, cap, ids, now, translated),
-        translate: () => chatOverResponses(request, cap, ids, now),
+        make: {
+          chat: () => chatCall(request, cap, ids, now),
+          responses: () => chatToResponses(request, cap, ids, now),
+          messages: () => chatToMessages(request, cap, ids, now),
+        },
       })
     },
   }
@@ -106,7 +109,7 @@ export type ChatRequest = {
   choices: number
 }
 
-function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number, translated: UpstreamCall | null): UpstreamCall {
+function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
     restoreIds(message, ['tool_call_id'], ids)
@@ -119,7 +122,7 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
   const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
-  const written = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
+  const written = bodyWriter('chat', sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
   const streamOptions = { ids, includeUsage: options['include_usage'] === true, now: now() }
   return {
     wire: 'chat',
@@ -128,7 +131,7 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
     openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
     rewriteJson: (value) => chatAnswer(value, ids, now()),
     isTranslation: false,
-    translated,
+    translated: null,
   }
 }
 

@@ -14,7 +14,9 @@ import { withoutMembers } from '../../policy/request-policy.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from '../upstream-body.ts'
 import { callOver } from '../../translation/call-over-wires.ts'
-import { responsesOverChat } from '../../translation/responses-to-chat/responses-to-chat.ts'
+import { responsesToMessages, type ResponsesAnswer } from '../../translation/responses-to-messages/responses-to-messages.ts'
+import { openThinking } from '../messages/sealed-thinking.ts'
+import { responsesToChat } from '../../translation/responses-to-chat/responses-to-chat.ts'
 import { openReasoning } from '../sealed-members.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from '../wire.ts'
 
@@ -86,8 +88,12 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
       replaceIdentities(body, ids)
       return callOver(wires, {
         own: 'responses',
-        call: (translated) => responsesCall({ body, items: cleaned, stream, repeated }, lower, ids, now, translated),
-        translate: () => responsesOverChat(body, stream, lower, repeated, ids, now),
+        make: {
+          responses: () => responsesCall({ body, items: cleaned, stream, repeated }, lower, ids, now),
+          chat: () => responsesToChat(body, stream, lower, repeated, ids, now),
+          messages: () =>
+            responsesToMessages(body, { limit: lower, stream, stop: [], ids }, answerIn({ ...repeated, store: false }, ids, now)),
+        },
       })
     },
   }
@@ -95,30 +101,31 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
 
 type ResponsesRequest = { body: Members; items: Members[]; stream: boolean; repeated: RepeatedMembers }
 
-function responsesCall(
-  request: ResponsesRequest,
-  limit: number,
-  ids: Ids,
-  now: () => number,
-  translated: UpstreamCall | null,
-): UpstreamCall {
+function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: () => number): UpstreamCall {
   const { body, items, stream, repeated } = request
+  const restored = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
+  for (const item of restored) restoreIds(item, REPLAYED_IDS, ids)
   // Reasoning of a translated turn cannot be read by an upstream of this wire.
-  const readable = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
-  for (const item of readable) restoreIds(item, REPLAYED_IDS, ids)
+  const readable = restored.filter((item) => openThinking(own(item, 'encrypted_content')) === null)
   if (items.length > 0) body['input'] = readable
   const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
-  const written = bodyWriter(stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
+  const written = bodyWriter('responses', stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
   return {
     wire: 'responses',
     stream,
     ...written,
+    ...answerIn(repeated, ids, now),
+    isTranslation: false,
+    translated: null,
+  }
+}
+
+function answerIn(repeated: RepeatedMembers, ids: Ids, now: () => number): ResponsesAnswer {
+  return {
     openRewriter: (templates) => openResponsesStream({ ids, repeated, now, templates }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
-    isTranslation: false,
-    translated,
   }
 }
 

@@ -1,0 +1,52 @@
+/** Content parts of the Responses wire as content blocks of Messages. */
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { unsupported } from '../unsupported-parameter.ts'
+
+const DATA_URL = /^data:([^;,]*)(;[^,]*)?,/i
+
+/** The blocks of an item's member `name`, a string or parts; empty texts, which the wire refuses, are left out. Throws `unsupported_parameter` naming a part. */
+export function blocksOf(item: Members, path: string, name: 'content' | 'output' = 'content'): Members[] {
+  const content = own(item, name)
+  if (typeof content === 'string') return textBlocks(content)
+  const parts: unknown[] = Array.isArray(content) ? content : isMembers(content) ? [content] : []
+  return parts.flatMap((part, index) => (isMembers(part) ? blockOf(part, `${path}.${name}[${index}]`) : []))
+}
+
+function textBlocks(text: string): Members[] {
+  return text === '' ? [] : [{ type: 'text', text }]
+}
+
+function blockOf(part: Members, path: string): Members[] {
+  const type = own(part, 'type')
+  if (type === 'input_image' || type === 'computer_screenshot') return [imageOf(part, path)]
+  if (type === 'input_file') return [documentOf(part, path)]
+  if (type === 'input_audio') throw unsupported(path)
+  return textBlocks(ownText(part, type === 'refusal' ? 'refusal' : 'text'))
+}
+
+function imageOf(part: Members, path: string): Members {
+  const url = own(part, 'image_url')
+  if (typeof url !== 'string') throw unsupported(`${path}.file_id`)
+  const data = base64Of(url)
+  return { type: 'image', source: data ? { type: 'base64', ...data } : { type: 'url', url } }
+}
+
+/** The wire takes PDF and plain text. */
+function documentOf(part: Members, path: string): Members {
+  const title = ownText(part, 'filename') === '' ? {} : { title: ownText(part, 'filename') }
+  const url = own(part, 'file_url')
+  if (typeof url === 'string') return { type: 'document', source: { type: 'url', url }, ...title }
+  const file = own(part, 'file_data')
+  if (typeof file !== 'string') throw unsupported(`${path}.file_id`)
+  const data = base64Of(file)
+  if (data?.media_type === 'application/pdf') return { type: 'document', source: { type: 'base64', ...data }, ...title }
+  if (!data?.media_type.startsWith('text/')) throw unsupported(`${path}.file_data`)
+  const text = Buffer.from(data.data, 'base64').toString('utf8')
+  return { type: 'document', source: { type: 'text', media_type: 'text/plain', data: text }, ...title }
+}
+
+function base64Of(url: string): { media_type: string; data: string } | null {
+  const found = DATA_URL.exec(url)
+  if (!found || !/;base64$/i.test(found[2] ?? '')) return null
+  return { media_type: (found[1] ?? '').toLowerCase(), data: url.slice(found[0].length) }
+}

@@ -1,0 +1,132 @@
+/** The input of a Responses request as the turns of a Messages request. */
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { openThinking } from '../../wires/messages/sealed-thinking.ts'
+import { openCallId } from '../../wires/sealed-members.ts'
+import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
+import { unsupported } from '../unsupported-parameter.ts'
+import { blocksOf } from './content-blocks.ts'
+
+/** Items whose content only the service that made them can read, and calls of tools that the wire does not have. */
+const REFUSED = new Set(
+  `item_reference compaction context_compaction local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
+  apply_patch_call_output computer_call computer_call_output`.split(/\s+/),
+)
+const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
+/** What the wire accepts as the id of a call. */
+const CALL_ID = /^[A-Za-z0-9_-]+$/
+
+export type Turns = {
+  system: Members[]
+  messages: Members[]
+  /** Whether the last turn of the model has calls without its thinking, which the wire refuses while it thinks. */ lacksThinking: boolean
+}
+
+/** Instructions and leading system messages become `system`, later ones user messages. Throws `unsupported_parameter` for what the wire cannot express. */
+export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
+  const input = own(body, 'input')
+  const items = typeof input === 'string' ? [{ role: 'user', content: input }] : ((input ?? []) as Members[])
+  const isSystem = (item: Members) => ['system', 'developer'].includes(ownText(item, 'role'))
+  const first = items.findIndex((item) => !isSystem(item))
+  const leading = first < 0 ? items.length : first
+  const instructions = ownText(body, 'instructions')
+  const system = [
+    ...(instructions === '' ? [] : [{ type: 'text', text: instructions }]),
+    ...items.slice(0, leading).flatMap((item, index) => blocksOf(item, `input[${index}]`)),
+  ]
+  const turns = openTurns(new Set(items.filter((item) => OUTPUTS.includes(ownText(item, 'type'))).map((item) => own(item, 'call_id'))))
+  for (const [index, item] of items.entries()) if (index >= leading) addItem(turns, item, `input[${index}]`, tools, ids)
+  return { system, ...turns.finish() }
+}
+
+function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools, ids: Ids): void {
+  const type = ownText(item, 'type') || 'message'
+  if (REFUSED.has(type)) throw unsupported(path)
+  if (type === 'message') {
+    const blocks = blocksOf(item, path)
+    return own(item, 'role') === 'assistant' ? turns.assistant(blocks) : turns.user(blocks)
+  }
+  if (type === 'reasoning') {
+    const block = openThinking(ids.decrypt(ownText(item, 'encrypted_content')))
+    return block ? turns.thinking(block) : undefined
+  }
+  const callId = own(item, 'call_id')
+  if (typeof callId !== 'string') return
+  const id = wireId(openCallId(callId, ids).id)
+  if (OUTPUTS.includes(type)) return turns.result(callId, { type: 'tool_result', tool_use_id: id, content: blocksOf(item, path, 'output') })
+  if (type === 'function_call') turns.call(callId, toolUse(item, id, inputOf(ownText(item, 'arguments')), tools))
+  if (type === 'custom_tool_call') turns.call(callId, toolUse(item, id, inputOf(customArguments(ownText(item, 'input'))), tools))
+}
+
+/** The same for a call and its result. */
+function wireId(id: string): string {
+  return CALL_ID.test(id) ? id : `call_${Buffer.from(id).toString('base64url')}`
+}
+
+function toolUse(item: Members, id: string, input: Members, tools: ChatTools): Members {
+  return { type: 'tool_use', id, name: tools.chatName(ownText(item, 'name'), ownText(item, 'namespace') || null), input }
+}
+
+/** Arguments that a model wrote may be no JSON; the wire takes objects only. */
+function inputOf(given: string): Members {
+  try {
+    const value: unknown = JSON.parse(given)
+    return isMembers(value) ? value : { arguments: value }
+  } catch {
+    return given.trim() === '' ? {} : { arguments: given }
+  }
+}
+
+type OpenTurns = ReturnType<typeof openTurns>
+
+/**
+ * Turns in the order that the wire requires: those of user and model alternate, and the results of calls directly follow them, before other
+ * blocks. `answered`: the ids of the calls that have a result.
+ */
+function openTurns(answered: ReadonlySet<unknown>) {
+  const messages: Members[] = []
+  const waiting = new Set<string>()
+  let role = ''
+  let blocks: Members[] = []
+  let thoughts: Members[] = []
+  let deferred: Members[] = []
+
+  function blocksFor(next: 'user' | 'assistant'): Members[] {
+    if (role !== next) messages.push({ role: (role = next), content: (blocks = []) })
+    return blocks
+  }
+
+  function assistant(given: Members[]): void {
+    if (given.length === 0) return
+    // Thinking without anything after it is no turn.
+    blocksFor('assistant').push(...thoughts, ...given)
+    thoughts = []
+  }
+
+  return {
+    assistant,
+    user(given: Members[]): void {
+      if (waiting.size > 0) return void deferred.push(...given)
+      thoughts = []
+      if (given.length > 0) for (const block of given) blocksFor('user').push(block)
+    },
+    thinking: (block: Members) => void thoughts.push(block),
+    call(clientId: string, block: Members): void {
+      assistant([block])
+      if (answered.has(clientId)) waiting.add(clientId)
+    },
+    result(clientId: string, block: Members): void {
+      blocksFor('user').push(block)
+      waiting.delete(clientId)
+      if (waiting.size > 0) return
+      for (const later of deferred) blocks.push(later)
+      deferred = []
+    },
+    finish(): Omit<Turns, 'system'> {
+      for (const later of deferred) blocksFor('user').push(later)
+      const last = messages.findLast(({ role }) => role === 'assistant')?.['content'] as Members[] | undefined
+      const calls = last?.some(({ type }) => type === 'tool_use') ?? false
+      return { messages, lacksThinking: calls && !String(last?.[0]?.['type']).endsWith('thinking') }
+    },
+  }
+}

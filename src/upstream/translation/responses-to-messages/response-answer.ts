@@ -1,0 +1,106 @@
+/** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
+import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import { responseEvent } from '../../wires/responses/responses-stream.ts'
+import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
+import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
+import { textOf } from '../../sse/sse-parser.ts'
+import type { ChatTools } from '../responses-to-chat/chat-tools.ts'
+import { openResponseBlocks, type ResponseBlocks } from './response-blocks.ts'
+
+/** Reasons of an answer that is whole. Any other one cut it off: an unknown reason is never told as success. */
+const COMPLETED = ['end_turn', 'stop_sequence', 'tool_use', 'pause_turn']
+
+/** The JSON answer as a response, or the failure that it reports in the form of one. Throws `BadAnswer` for what is neither. */
+export function responseFor(value: unknown, tools: ChatTools): Members {
+  if (isMembers(value) && isMembers(value['error'])) return { status: 'failed', error: value['error'], output: [] }
+  if (!isMembers(value) || !Array.isArray(value['content'])) throw new BadAnswer('the answer is not a message')
+  const blocks = openResponseBlocks(String(value['id']), tools, () => {})
+  for (const [index, block] of (value['content'] as unknown[]).entries()) if (isMembers(block)) blocks.start(index, block)
+  return responseWith(value['id'], blocks, value['stop_reason'] ?? 'end_turn', value['usage'])
+}
+
+function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usage: unknown): Members {
+  const isWhole = COMPLETED.includes(String(reason))
+  return {
+    id,
+    object: 'response',
+    status: isWhole ? 'completed' : 'incomplete',
+    incomplete_details: isWhole ? null : { reason: reason === 'refusal' ? 'content_filter' : 'max_output_tokens' },
+    output: blocks.finish(),
+    usage: responseUsage(usage),
+  }
+}
+
+/** `input_tokens` of Messages are without those that were read from the cache or written to it. Null without usage. */
+function responseUsage(usage: unknown): Members | null {
+  if (!isMembers(usage)) return null
+  const count = (name: string) => (typeof own(usage, name) === 'number' ? (own(usage, name) as number) : 0)
+  if (typeof own(usage, 'output_tokens') !== 'number') return null
+  const details = own(usage, 'output_tokens_details')
+  const thinking = isMembers(details) ? own(details, 'thinking_tokens') : 0
+  const [read, written] = [count('cache_read_input_tokens'), count('cache_creation_input_tokens')]
+  const input = count('input_tokens') + read + written
+  const output = count('output_tokens')
+  return {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: read, cache_write_tokens: written },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: typeof thinking === 'number' ? thinking : 0 },
+    total_tokens: input + output,
+  }
+}
+
+/** Passes the stream on to the rewriter of a Responses stream, event by event. */
+export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools): StreamRewriter {
+  let rewritten = ''
+  const emit = (event: Members) => (rewritten += responses.push(Buffer.from(responseEvent(event), 'latin1')))
+  let blocks: ResponseBlocks | null = null
+  let id: unknown = null
+  let reason: unknown = null
+  const usage: Members = {}
+
+  function merge(given: unknown): void {
+    if (isMembers(given)) for (const [name, value] of Object.entries(given)) if (value !== null) usage[name] = value
+  }
+
+  function begin(message: Members): ResponseBlocks {
+    id = message['id']
+    merge(message['usage'])
+    emit({ type: 'response.created', response: { id, status: 'in_progress', output: [] } })
+    return (blocks = openResponseBlocks(String(id), tools, emit))
+  }
+
+  function read(event: Members, type: unknown): void {
+    if (type === 'error' || (type === undefined && event['error'])) return void emit({ type: 'error', error: event['error'] })
+    if (type === 'ping' || typeof type !== 'string') return
+    const known = blocks ?? begin(isMembers(event['message']) ? event['message'] : {})
+    const index = event['index']
+    if (type === 'content_block_start' && isMembers(event['content_block'])) known.start(index, event['content_block'])
+    if (type === 'content_block_delta' && isMembers(event['delta'])) known.delta(index, event['delta'])
+    if (type === 'content_block_stop') known.stop(index)
+    if (type === 'message_delta') {
+      merge(event['usage'])
+      if (isMembers(event['delta'])) reason = event['delta']['stop_reason'] ?? reason
+    }
+    if (type === 'message_stop') {
+      const response = responseWith(id, known, reason ?? 'end_turn', usage)
+      emit({ type: `response.${String(response['status'])}`, response })
+    }
+  }
+
+  const rewriter = openStreamRewriter((data, name, output) => {
+    if (data === '[DONE]') return
+    const event: unknown = JSON.parse(textOf(data))
+    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    rewritten = ''
+    try {
+      read(event, event['type'] ?? (name === '' ? undefined : name))
+    } finally {
+      output.write(rewritten)
+    }
+    const phase = responses.phase()
+    if (phase.name === 'done') output.done(phase.cutsOff)
+    if (phase.name === 'broken') output.fail(phase.failure)
+  })
+  return { ...responses, push: rewriter.push, end: rewriter.end, phase: rewriter.phase }
+}
