@@ -156,7 +156,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   ): Promise<number | null> {
     for (;;) {
       try {
-        const answer = await store.change(subscription, { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false }, clock())
+        const answer = await store.change(subscription, { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false, ...(settlement?.seen === undefined ? {} : { seen: settlement.seen }) }, clock())
         return answer.outcome === 'settled' ? answer.charged : null
       } catch (err) {
         request.log.warn({ event: 'settlement_failed', err, reservation: id }, 'settlement failed, will be retried')

@@ -2,6 +2,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
+import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 
 export type OpenaiMetrics = {
@@ -12,6 +13,8 @@ export type OpenaiMetrics = {
   interToken(wire: WireName, tokens: number, ms: number): void
   /** The estimates of an answer whose upstream reported its usage. */
   estimated(estimate: Usage, reported: Usage): void
+  /** The client left before the end of a stream. `estimate`: of what was seen. */
+  leftEarly(settlement: Settlement, estimate: Usage): void
 }
 
 const STATES = ['closed', 'half_open', 'open'] as const
@@ -79,6 +82,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
     firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
     estimated: estimateMetric(registry),
+    leftEarly: earlyMetric(registry),
     interToken: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
   }
 }
@@ -94,5 +98,19 @@ function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
   return (estimate, reported) => {
     if (reported.input > 0) ratios.observe({ kind: 'input' }, estimate.input / reported.input)
     if (reported.output > 0) ratios.observe({ kind: 'output' }, estimate.output / reported.output)
+  }
+}
+
+function earlyMetric(registry: Registry): OpenaiMetrics['leftEarly'] {
+  const tokens = new Counter({
+    name: 'tollgate_coding_early_output_tokens_total',
+    help: 'Output tokens of streams whose client left before their end: seen, and charged by the report of an upstream that was read on or by the estimate of one that was cut off.',
+    labelNames: ['kind'],
+    registers: [registry],
+  })
+  return ({ usage, estimated }, seen) => {
+    const by = estimated ? 'estimated' : 'reported'
+    tokens.inc({ kind: `seen_${by}` }, seen.output)
+    tokens.inc({ kind: by }, usage.output)
   }
 }

@@ -8,8 +8,9 @@ import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import type { Admission } from '../../src/upstream/usage/reservation.ts'
 import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
-import { checkMessagesBody, inlineBytes, readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
+import { checkMessagesBody, readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
+import type { Members } from '../../src/upstream/wires/allowlist.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
 import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
@@ -35,20 +36,32 @@ const BODY_LIMIT = 32 * 1024 * 1024
 /** Bytes of a prompt per token, for what a stream tells before the upstream reports its usage. */
 const BYTES_PER_TOKEN = 4
 
-type Reader = (request: FastifyRequest, allowed: ReadonlySet<string>) => CodingRequest
+/** Validates a parsed body and takes out of it what upstreams do not get: `promptBytes` is the size of what is left. */
+type Reader = (body: unknown, allowed: ReadonlySet<string>) => { request: CodingRequest; promptBytes: number }
 const READERS: Record<WireName, Reader> = {
-  chat: ({ body }, allowed) => readChatRequest(body, allowed),
-  responses: ({ body }, allowed) => readResponsesRequest(body, allowed),
-  messages(request, allowed) {
-    // Images of this wire are no data URLs, which the size of a prompt knows.
-    request.promptBytes = Math.max(0, request.promptBytes - inlineBytes(request.body))
-    return readMessagesRequest(request.body, allowed, Math.ceil(request.promptBytes / BYTES_PER_TOKEN))
+  chat(body, allowed) {
+    const request = readChatRequest(body, allowed)
+    return { request, promptBytes: promptBytes('chat', body as Members, allowed) }
+  },
+  responses(body, allowed) {
+    const request = readResponsesRequest(body, allowed)
+    return { request, promptBytes: promptBytes('responses', body as Members, allowed) }
+  },
+  messages(body, allowed) {
+    let size = 0
+    const promptTokens = (built: Members) => {
+      size = promptBytes('responses', built, allowed)
+      return Math.ceil(size / BYTES_PER_TOKEN)
+    }
+    return { request: readMessagesRequest(body, allowed, promptTokens), promptBytes: size }
   },
 }
 
 export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
   drainMs?: number
+  /** How long an upstream is read for its usage once the answer is complete or was stopped. */
+  usageMs?: number
 }
 
 async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<void> {
@@ -64,22 +77,22 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     vetAddresses: openAddressVetting(app.config.IMAGE_URLS, app.egress),
     usageHeader: `x-${app.config.BRAND.toLowerCase()}-usage`,
     drainMs: options.drainMs ?? 120_000,
+    usageMs: options.usageMs ?? 3_000,
   })
 
   app.decorateRequest('promptBytes', 0)
   app.decorateRequest('codingRequest', null)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, payload, done) => {
-    app.parseBody(request, payload, 'faithful', (error, value, bytes) => {
-      if (!error && bytes) request.promptBytes = promptBytes(bytes)
-      done(error, value)
-    })
+    app.parseBody(request, payload, 'faithful', done)
   })
 
   const admits =
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
-      request.codingRequest = READERS[wire](request, upstreams.allowed())
+      const read = READERS[wire](request.body, upstreams.allowed())
+      request.codingRequest = read.request
+      request.promptBytes = read.promptBytes
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
   const creates = (wire: WireName): RouteShorthandOptions => ({

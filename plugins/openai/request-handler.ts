@@ -4,12 +4,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import { cancel, openCancellation, type Cancellation } from '../../src/upstream/cancellation.ts'
 import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
-import type { OutputMeter } from '../../src/upstream/usage/output-meter.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
 import type { CodingRequest, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
-import { openBudget, type Budget } from './reservation-budget.ts'
+import { openBudget } from './reservation-budget.ts'
 import { disconnectStalled, openSseWriter, type SseWriter, type SseWriterOptions } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
@@ -22,6 +21,7 @@ export type HandlerOptions = {
   metrics: OpenaiMetrics
   ids: (subscription: string) => Ids
   drainMs: number
+  usageMs: number
   vetAddresses: AddressVetting
 } & SseWriterOptions
 
@@ -101,10 +101,10 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
     const opened = await callUpstreams(call, context, options, disconnect.cancellation)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
     const { meter, usage: reported } = opened.answer
-    const settlement = reported ? { usage: reported, estimated: false } : estimateOf(meter, budget)
+    const settlement = budget.settlement(reported, meter)
     context.settle(settlement)
     const { usage, estimated } = settlement instanceof Promise ? await settlement : settlement
-    if (reported) options.metrics.estimated(budget.estimate(meter.estimateTokens()).usage, reported)
+    if (reported) options.metrics.estimated(budget.estimate(meter.estimateTokens()), reported)
     if (reply.raw.destroyed) return reply.hijack()
     if (estimated) reply.header(options.usageHeader, 'estimated')
     sendJson(reply, opened.answer.body(usage))
@@ -112,7 +112,7 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
     return reply
   } catch (error) {
     if (!(error instanceof ClientDisconnected)) throw error
-    context.settle(budget.estimate(0))
+    context.settle({ usage: budget.estimate(0), estimated: true })
     return reply.hijack()
   } finally {
     disconnect.stop()
@@ -151,10 +151,6 @@ async function callUpstreams(
   }
 }
 
-async function estimateOf(meter: OutputMeter, budget: Budget): Promise<Settlement> {
-  return budget.estimate(await meter.countTokens())
-}
-
 async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
   const writer = openSseWriter(context.reply, context.durable, { ...options, pings: context.wire === 'messages' })
   const opened = await openStream(call, writer, context, options)
@@ -179,13 +175,19 @@ async function openStream(
   }
 }
 
-function relayStream(opened: AnswerStream, writer: SseWriter, context: RequestContext, { metrics, clock, drainMs }: HandlerOptions): void {
+function relayStream(
+  opened: AnswerStream,
+  writer: SseWriter,
+  context: RequestContext,
+  { metrics, clock, drainMs, usageMs }: HandlerOptions,
+): void {
   const firstByteAt = clock()
   metrics.firstToken(context.wire, firstByteAt - context.startedAt)
-  relay(opened, writer, context, drainMs, (settlement, estimate) => {
+  relay(opened, writer, context, { drainMs, usageMs }, ({ settlement, estimate, ending }) => {
     if (!settlement) return
     metrics.interToken(context.wire, settlement.usage.output, clock() - firstByteAt)
     if (!settlement.estimated) metrics.estimated(estimate, settlement.usage)
+    if (ending !== 'ended') metrics.leftEarly(settlement, estimate)
   })
 }
 
@@ -193,7 +195,7 @@ function relayStream(opened: AnswerStream, writer: SseWriter, context: RequestCo
 function failStream(error: unknown, call: UpstreamCall, writer: SseWriter, { settle, budget }: RequestContext): null {
   if (error instanceof ClientDisconnected) {
     writer.close()
-    settle(budget.estimate(0))
+    settle({ usage: budget.estimate(0), estimated: true })
     return null
   }
   if (!writer.started()) {

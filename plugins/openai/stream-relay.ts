@@ -6,40 +6,47 @@ import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { SseWriter } from './sse-writer.ts'
 import type { RequestContext } from './request-context.ts'
 
-/** `onSettled` gets the settlement, or null when nothing is charged. */
+/** How long an upstream is read on, in milliseconds: after the client disconnected from a plan with `Drain`, and for the usage of an answer that is complete. */
+export type ReadOn = { drainMs: number; usageMs: number }
+
+/**
+ * `settlement`: null when nothing is charged. `estimate`: what would be charged without a report. `ending`: the answer ended, the client left and the upstream
+ * was read on to its end, or it was cut off.
+ */
+export type Relayed = { settlement: Settlement | null; estimate: Usage; ending: 'ended' | 'read on' | 'cut off' }
+
+/** What a stream may bring after its answer was complete and the client left. */
+const USAGE_BYTES = 64 * 1024
+
+/** Starts the relay. `onSettled` is called at its end, unless the output cannot be counted. */
 export function relay(
   opened: AnswerStream,
   writer: SseWriter,
   context: RequestContext,
-  drainMs: number,
-  /** `estimate`: what would be charged without a report. */
-  onSettled: (settlement: Settlement | null, estimate: Usage) => void,
+  { drainMs, usageMs }: ReadOn,
+  onSettled: (relayed: Relayed) => void,
 ): void {
   const { stream } = opened
   const { budget, request } = context
   const { raw } = context.reply
   let ended = false
-  let draining: NodeJS.Timeout | null = null
+  let hasLeft = false
+  let readingOn: NodeJS.Timeout | null = null
+  let bytesLeft = Infinity
 
-  /**
-   * The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. Of an answer that was cut off, or whose usage was reported before its text, the
-   * larger of both: some upstreams report usage in every chunk, some in the first one.
-   */
-  async function settlementOf(failed: boolean): Promise<Settlement | null> {
+  /** Nothing is charged for an answer that failed before any output. */
+  function settlementOf(failed: boolean, cutOff: boolean): Settlement | null | Promise<Settlement> {
     const usage = stream.usage()
-    const isSilent = stream.meter.estimateTokens() === 0
-    if (usage && stream.phase().name === 'done' && (usage.output > 0 || isSilent)) return { usage, estimated: false }
-    if (!usage && failed && isSilent) return null
-    const output = await stream.meter.countTokens()
-    if (!usage) return budget.estimate(output)
-    return output > usage.output ? { usage: { ...usage, output }, estimated: true } : { usage, estimated: false }
+    if (cutOff) return budget.cutOff(usage, stream.meter)
+    return !usage && failed && stream.meter.estimateTokens() === 0 ? null : budget.settlement(usage, stream.meter)
   }
 
-  function settle(failed: boolean): Promise<Settlement | null> {
-    const settlement = settlementOf(failed)
+  function settle(failed: boolean, cutOff: boolean): Promise<Settlement | null> {
+    const settlement = Promise.resolve(settlementOf(failed, cutOff))
     context.settle(settlement)
+    const ending = cutOff ? 'cut off' : hasLeft ? 'read on' : 'ended'
     void settlement.then(
-      (settled) => onSettled(settled, budget.estimate(stream.meter.estimateTokens()).usage),
+      (settled) => onSettled({ settlement: settled, estimate: budget.estimate(stream.meter.estimateTokens()), ending }),
       () => {},
     )
     return settlement
@@ -47,15 +54,22 @@ export function relay(
 
   function end(failure: Failure | null): void {
     if (ended) return
-    ended = true
-    raw.off('close', onDisconnect)
-    if (draining) clearTimeout(draining)
+    const phase = stream.phase()
+    // The client has the whole of an answer that was stopped here.
+    if (phase.name === 'open' && phase.answer === 'stopped') return stop()
     if (failure)
       request.log.error(
         { event: 'upstream_stream_failed', err: failure.facts.cause ?? failure, code: failure.code },
         'upstream stream failed',
       )
-    const settlement = settle(failure !== null)
+    finish(failure, phase.name === 'done' && phase.cutsOff)
+  }
+
+  function finish(failure: Failure | null, cutOff: boolean): void {
+    ended = true
+    raw.off('close', onDisconnect)
+    if (readingOn) clearTimeout(readingOn)
+    const settlement = settle(failure !== null, cutOff)
     if (failure) writer.end(stream.fail(failure))
     else if (stream.usage()) writer.end('')
     else
@@ -68,17 +82,25 @@ export function relay(
   /** No hook of Fastify fires when a client disconnects in the middle of a stream, so this listens to the response itself. */
   function onDisconnect(): void {
     if (ended || raw.writableFinished) return
+    hasLeft = true
     writer.close()
-    if (context.onAbort === 'Cancel') return stop()
-    draining = setTimeout(stop, drainMs)
     opened.resume()
+    const phase = stream.phase()
+    if (phase.name === 'open' && phase.answer) return awaitUsage()
+    if (context.onAbort === 'Cancel') return stop()
+    readingOn = setTimeout(stop, drainMs)
+  }
+
+  /** The model has finished, or the client has all that it asked for: the upstream is read on, so that its usage is charged. */
+  function awaitUsage(): void {
+    bytesLeft = USAGE_BYTES
+    readingOn ??= setTimeout(stop, usageMs)
   }
 
   function stop(): void {
     if (ended) return
     opened.abort()
-    ended = true
-    settle(false)
+    finish(null, true)
   }
 
   function onReservationGone(): void {
@@ -90,6 +112,9 @@ export function relay(
   function bytes(text: string): void {
     budget.spend(stream.meter.estimateTokens(), onReservationGone)
     writer.write(text)
+    if (hasLeft && (bytesLeft -= text.length) < 0) return stop()
+    const phase = stream.phase()
+    if (phase.name === 'open' && phase.answer === 'stopped') awaitUsage()
   }
 
   if (raw.closed) onDisconnect()

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { openStore } from '../../src/backends/store/store.ts'
+import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { openUpstream, respond } from '../fakes/upstream.ts'
 import { completion } from '../fakes/upstream-wire.ts'
 import { answer, post, used } from './calls.ts'
@@ -18,7 +19,7 @@ const ANSWERS = 60
 
 /** Request n has a prompt of n bytes more than an empty one, and uses n tokens: so its reservation can be told, and its charge. */
 const bodyOf = (n: number) => ({ model: 'svc-code', max_tokens: 1000, messages: [{ role: 'user', content: 'x'.repeat(n) }] })
-const EMPTY_BYTES = JSON.stringify(bodyOf(0)).length
+const EMPTY_BYTES = promptBytes('chat', bodyOf(0), new Set())
 const sum = (numbers: number[]) => numbers.reduce((total, one) => total + one, 0)
 
 t.setTimeout(SIDE_TIMEOUT_MS)

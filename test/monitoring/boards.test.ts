@@ -32,6 +32,7 @@ t.test('panels have ids and places of their own, and every metric of the gateway
 
 /** Details beside a metric that is shown. */
 const NOT_SHOWN = [
+  'tollgate_coding_early_output_tokens_total',
   'tollgate_store_records_healed_total',
   'controller_runtime_reconcile_errors_total',
   'controller_runtime_active_workers',

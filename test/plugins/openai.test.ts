@@ -1,5 +1,6 @@
 /** /v1 over a scripted upstream: requests to it, answers to the client, error mapping, vendor names, settlement. */
 import t from 'tap'
+import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { respond, streams, type Script } from '../fakes/upstream.ts'
 import { chunk, completion, delta, DONE, event, message, response, RESPONSE_USAGE, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
 import { chat, dataOf, MESSAGES, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
@@ -150,7 +151,7 @@ t.test('reported usage is charged; without it output is counted as estimated', a
   await responses(gateway, { stream: true })
   t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: RESPONSE_USAGE.output_tokens }, estimated: false })
 
-  const bytes = JSON.stringify({ model: 'svc-code', messages: MESSAGES }).length
+  const bytes = promptBytes('chat', { messages: MESSAGES }, new Set())
   upstream.respondWith((answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
   await chat(gateway)
   t.same(await gateway.settled(), { usage: { input: Math.ceil((bytes * 300) / 1000), cachedInput: 0, output: 4 }, estimated: true })

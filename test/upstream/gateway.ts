@@ -30,7 +30,9 @@ export type Gateway = {
   /** The arguments of `ensure`, in order. */
   ensured: number[]
   /** The next settlement, after its response has closed. */
-  settled(): Promise<Settlement | null>
+  settled(): Promise<Omit<Settlement, 'seen'> | null>
+  /** The output tokens that were seen of the last settlement; undefined when they teach nothing. */
+  seen(): number | undefined
   logged: string[]
 }
 
@@ -55,6 +57,7 @@ const ADMITTED: Admitted = {
   onAbort: 'Cancel',
   weights: { input: 1000, cachedInput: 1000, output: 1000 },
   ratio: 300,
+  hidden: { outputRatio: 1000, hiddenTokens: 0 },
   windows: {
     session: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: null, durationMs: 1 },
     weekly: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: 0, durationMs: 1 },
@@ -139,8 +142,12 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
     logged,
     async settled() {
       while (settlements.length <= taken) await new Promise<void>((resolve) => (wake = resolve))
-      return settlements[taken++] ?? null
+      const settlement = settlements[taken++]
+      if (!settlement) return null
+      const { usage, estimated } = settlement
+      return { usage, estimated }
     },
+    seen: () => settlements[taken - 1]?.seen,
   }
 }
 

@@ -10,7 +10,7 @@ const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<st
 const HI = [{ role: 'user', content: 'Hi' }]
 
 function callOf(wire: WireName, more: object = {}): UpstreamCall {
-  return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), 9).call(4096, ids, () => 1000, [wire])
+  return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), () => 9).call(4096, ids, () => 1000, [wire])
 }
 const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
 const stream = (wire: WireName, text: string, more: object = {}) => rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
@@ -112,7 +112,7 @@ t.test('a faulty request is refused with the place of its fault', async (t) => {
 
 t.test('addresses of images and documents keep their place in the request', async (t) => {
   const content = [{ type: 'text', text: 'a' }, { type: 'image', source: { type: 'url', url: 'http://a.test/b.png' } }, { type: 'document', source: { type: 'url', url: 'http://a.test/c.pdf' } }]
-  const { addresses } = readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, new Set(), 1)
+  const { addresses } = readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, new Set(), () => 1)
   t.match(addresses, [
     { url: 'http://a.test/b.png', kind: 'image', param: 'messages[0].content[1].source' },
     { url: 'http://a.test/c.pdf', kind: 'file', param: 'messages[0].content[2].source' },

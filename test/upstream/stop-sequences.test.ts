@@ -42,10 +42,18 @@ t.test('only what may begin a sequence is held back', async (t) => {
   t.equal(filter.flush(), 'S')
 })
 
-t.test('a streamed answer stops with the finish reason stop, and with the estimated usage', async (t) => {
+t.test('a streamed answer stops with the finish reason stop, and the upstream is read on for its usage', async (t) => {
   const text = whole('chat', responsesStream('one tw', 'o ST', 'OP thr', 'ee').join(''), { stream: true, stop: ['STOP'] })
-  t.match(assembled(text), { content: 'one two ', reasons: ['stop'], usage: { prompt_tokens: ESTIMATE.input, completion_tokens: ESTIMATE.output } })
+  t.match(assembled(text), { content: 'one two ', reasons: ['stop'], usage: { prompt_tokens: 20, completion_tokens: 5 } })
   t.notOk(text.includes('thr'))
+})
+
+t.test('a stopped answer whose upstream writes on for long, fails or ends without usage has the estimated one', async (t) => {
+  const begun = responsesStream('one tw', 'o ST', 'OP thr', 'ee').slice(0, -5).join('')
+  const long = responsesStream('one two STOP', ...Array.from({ length: 80 }, () => 'x'.repeat(1000))).join('')
+  const estimated = { content: 'one two ', reasons: ['stop'], usage: { prompt_tokens: ESTIMATE.input, completion_tokens: ESTIMATE.output } }
+  for (const given of [begun, `${begun}event: error\ndata: {"type":"error","error":{}}\n\n`, `${begun}data: {{\n\n`, long])
+    t.match(assembled(whole('chat', given, { stream: true, stop: ['STOP'] })), estimated)
 })
 
 t.test('an answer without the sequence is complete, with its reported usage', async (t) => {

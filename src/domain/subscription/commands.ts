@@ -1,5 +1,5 @@
 /** Commands of the subscription reducer and their answers. Each command carries its id and is idempotent by it. */
-import type { Usage, WindowsView } from '../token-windows.ts'
+import type { Hidden, Usage, WindowsView } from '../token-windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { ReadyTask } from './ready-tasks.ts'
@@ -69,13 +69,16 @@ export type Commands = {
           weights: { input: number; cachedInput: number; output: number }
           /** Learned prompt tokens per 1,000 bytes, for estimates when the upstream reports no usage. */
           ratio: number
+          /** As learned, for estimates of answers that are cut off. */
+          hidden: Hidden
           windows: WindowsView
         }
       | { outcome: 'weekly_full' | 'session_full' | 'key_full' | 'concurrency' | 'reserved'; windows: WindowsView }
   }
   extend: { in: { id: string; tokens: number }; out: { outcome: 'extended'; reserved: number } | { outcome: 'gone' } }
   settle: {
-    in: { id: string; usage: Usage | null; estimated: boolean }
+    /** `seen`: the output tokens that were metered beside a reported usage; absent when that is unknown. */
+    in: { id: string; usage: Usage | null; estimated: boolean; seen?: number }
     out: { outcome: 'settled'; charged: number } | { outcome: 'already' }
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }

@@ -109,6 +109,8 @@ export type CodingAccount = {
   outputs: number[]
   /** Learned prompt tokens per 1,000 bytes. */
   ratio: number
+  /** Answers with a reported usage, and their output tokens: those that were seen, and those that were billed. Absent in records of earlier versions. */
+  shown?: { requests: number; seen: number; billed: number }
 }
 
 export type InactiveReason = 'PlanNotFound' | 'PlanNotAllowed' | 'PlanSuspended' | 'PlanRetired' | 'PlanNotActive' | 'PlanExpired'

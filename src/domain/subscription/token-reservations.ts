@@ -1,7 +1,19 @@
 /** Token reservations: admission and settlement of coding requests in both token windows (`docs/coding.md` states the bound). */
 import { takeOne } from '../rate-limit.ts'
 import type { CodingTerms } from '../plans.ts'
-import { chargeOf, learn, learnedOutput, reservedIn, roll, WEEK_MS, windowsOf, type Reserved, type Usage } from '../token-windows.ts'
+import {
+  chargeOf,
+  hiddenOutput,
+  learn,
+  learnedOutput,
+  promptRatio,
+  reservedIn,
+  roll,
+  WEEK_MS,
+  windowsOf,
+  type Reserved,
+  type Usage,
+} from '../token-windows.ts'
 import type { Answer, Command } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
 import { dayOf, newestDays } from './days.ts'
@@ -59,7 +71,8 @@ function admitted(
     maxOutputTokens: Math.min(input.maxOutputTokens ?? terms.maxOutputTokens, terms.maxOutputTokens),
     onAbort: terms.onAbort,
     weights: terms.weights,
-    ratio: account.ratio,
+    ratio: promptRatio(account),
+    hidden: hiddenOutput(account),
     windows: windowsOf(account, terms, reserved),
   }
 }
@@ -114,7 +127,7 @@ function grant(
 /** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned p95 of outputs. */
 function estimateOf(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number {
   const output = Math.min(input.maxOutputTokens ?? learnedOutput(account.outputs), terms.maxOutputTokens)
-  const prompt = Math.ceil((input.promptBytes * account.ratio) / 1000)
+  const prompt = Math.ceil((input.promptBytes * promptRatio(account)) / 1000)
   return Math.max(1, chargeOf({ input: prompt, cachedInput: 0, output }, terms.weights))
 }
 
@@ -135,7 +148,7 @@ export function settle(record: Subscription | null, input: In<'settle'>, now: nu
   const charged = usage ? chargeOf(usage, record.terms.coding.weights) : 0
   let account = charge(roll(record.coding, now), { [input.id]: reservation }, () => charged)
   if (usage) account = { ...account, usage: countDay(account.usage, now, usage, charged) }
-  if (usage && !input.estimated) account = { ...account, ...learn(account, usage, reservation.bytes) }
+  if (usage && !input.estimated) account = { ...account, ...learn(account, usage, reservation.bytes, input.seen ?? 0) }
   return { record: { ...record, coding: account }, answer: { outcome: 'settled', charged } }
 }
 

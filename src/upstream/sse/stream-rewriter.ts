@@ -6,10 +6,15 @@ import { Failure } from '../../domain/errors.ts'
 import { openSseParser } from './sse-parser.ts'
 import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 
+/** The model still writes. */
+const WRITING: Phase = { name: 'open' }
+
 /** What the handler of an event may do. */
 export type RewriterOutput = {
   /** Bytes, as text read as latin1. */
   write(bytes: string): void
+  /** Whether the answer is complete but for its usage and terminal event, or was stopped here. A stopped answer cannot fail any more. */
+  answer(state: 'complete' | 'stopped' | undefined): void
   /** The wire's terminal event was written. `cutsOff`: the upstream has more, which is not needed. */
   done(cutsOff?: boolean): void
   fail(failure: Failure): void
@@ -19,12 +24,18 @@ export type RewriterOutput = {
 export function openStreamRewriter(
   onEvent: (data: string, name: string, output: RewriterOutput) => void,
 ): Pick<StreamRewriter, 'push' | 'end' | 'phase'> {
-  let phase: Phase = { name: 'open' }
+  let phase: Phase = WRITING
   let written = ''
   const output: RewriterOutput = {
     write: (bytes) => (written += bytes),
+    answer(state) {
+      if (phase.name === 'open' && phase.answer !== state) phase = state ? { name: 'open', answer: state } : WRITING
+    },
     done: (cutsOff = false) => (phase = { name: 'done', cutsOff }),
-    fail: (failure) => (phase = { name: 'broken', failure }),
+    fail(failure) {
+      if (phase.name === 'open' && phase.answer === 'stopped') output.done(true)
+      else phase = { name: 'broken', failure }
+    },
   }
   const parser = openSseParser((data, name) => {
     if (phase.name === 'open') onEvent(data, name, output)

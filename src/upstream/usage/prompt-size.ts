@@ -1,32 +1,80 @@
-/** Prompt size in bytes, for the estimate of prompt tokens. Inline images and files count at a flat rate. */
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
+/** Size in bytes of the prompt that an upstream is sent, for the estimate of its tokens. Inline images and files count at a flat rate. */
+import { offeredToolMembers } from '../policy/hosted-tools.ts'
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import type { WireName } from '../wires/wire.ts'
 
-/** The tokens of an inline image or file depend on its dimensions and not on its base64 text: each counts as this many bytes. */
-const INLINE_BYTES = 4096
-const DATA_URL = Buffer.from('"data:')
-/** Longest distance of the marker from the beginning of its data URL. */
-const TYPE_BYTES = 128
-/** Eight bytes: Node searches shorter ones in quadratic time. */
-const BASE64 = Buffer.from(';base64,')
-/** Occurrences of the marker that are looked at; data URLs after these count in full. */
-const MAX_MARKERS = 10_000
+/** The tokens of an image depend on its dimensions and not on its base64 text: each counts as this many bytes. */
+const IMAGE_BYTES = 4096
+/** A file or a sound counts as an image for each started piece of so many characters of its base64 text. */
+const FILE_PIECE = 64 * 1024
+/** What JSON puts around a member or an entry: quotes, colon, comma. */
+const PUNCTUATION = 4
 
-/** The bytes of a request body, each data URL counted as at most `INLINE_BYTES`. */
-export function promptBytes(bytes: Buffer): number {
-  let size = bytes.length
-  let at = bytes.indexOf(BASE64)
-  for (let markers = 0; at >= 0 && markers < MAX_MARKERS; markers++) {
-    const from = Math.max(0, at - TYPE_BYTES)
-    const start = from + bytes.subarray(from, at).lastIndexOf(DATA_URL)
-    at += BASE64.length
-    if (start >= from && bytes[start - 1] !== BACKSLASH) {
-      const end = bytes.indexOf(QUOTE, at)
-      if (end < 0) break
-      size -= Math.max(0, end - start - INLINE_BYTES)
-      at = end
-    }
-    at = bytes.indexOf(BASE64, at)
+/** The members that a model reads, beside `tools`. Others, such as `metadata`, cost no tokens. */
+const READ = ['messages', 'input', 'system', 'instructions', 'prompt', 'prediction', 'functions', 'response_format', 'text']
+const IMAGES = ['image_url', 'input_image', 'computer_screenshot', 'image']
+/** The member of a part that holds the data, or the object with it. */
+const FILES: Record<string, readonly string[]> = {
+  file: ['file'],
+  input_file: ['file_data'],
+  input_audio: ['input_audio'],
+  document: ['source'],
+}
+/** The members of these objects that hold base64 text. */
+const DATA = ['file_data', 'data']
+const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml|x-yaml|toml))/i
+
+const NONE: ReadonlySet<string> = new Set()
+
+/**
+ * The bytes of the members that a model reads, in a body that its reader has validated: without undocumented members of messages, and here without tools
+ * that are not `allowed`. Images, files and sounds count at
+ * their rate in content parts of those types only: text that looks like a data URL is text.
+ */
+export function promptBytes(wire: WireName, body: Members, allowed: ReadonlySet<string>): number {
+  let size = 0
+  for (const name of READ) size += bytesIn(own(body, name), name === 'messages' || name === 'input' ? 'messages' : 'plain')
+  const tools = own(body, 'tools')
+  if (Array.isArray(tools)) size += bytesIn(offeredToolMembers(wire, { tools }, { allow: allowed, drop: NONE })['tools'], 'plain')
+  return size
+}
+
+/** Where a value stands: only what is inside the content of a message or item is a content part. */
+type Place = 'messages' | 'parts' | 'plain'
+
+function bytesIn(value: unknown, place: Place): number {
+  if (typeof value === 'string') return Buffer.byteLength(value)
+  if (typeof value !== 'object' || value === null) return value === undefined ? 0 : PUNCTUATION
+  let size = 0
+  if (Array.isArray(value)) {
+    for (const entry of value) size += PUNCTUATION + bytesIn(entry, place)
+    return size
+  }
+  const members = value as Members
+  const type = place === 'parts' ? own(members, 'type') : undefined
+  if (typeof type === 'string') {
+    if (IMAGES.includes(type)) return IMAGE_BYTES
+    if (Object.hasOwn(FILES, type)) return fileBytes(members, FILES[type] as readonly string[])
+  }
+  for (const name in members) size += name.length + PUNCTUATION + bytesIn(members[name], placeOf(name, place))
+  return size
+}
+
+function placeOf(name: string, holder: Place): Place {
+  return holder !== 'plain' && (name === 'content' || name === 'output') ? 'parts' : 'plain'
+}
+
+function fileBytes(part: Members, names: readonly string[]): number {
+  let size = IMAGE_BYTES
+  for (const name of names) {
+    const value = own(part, name)
+    for (const data of isMembers(value) ? DATA.map((inner) => own(value, inner)) : [value])
+      if (typeof data === 'string') size += dataBytes(data)
   }
   return size
+}
+
+/** Of base64 text, four characters hold three bytes. */
+function dataBytes(data: string): number {
+  return TEXT_FILE.test(data) ? Math.ceil((data.length * 3) / 4) : IMAGE_BYTES * Math.floor(data.length / FILE_PIECE)
 }

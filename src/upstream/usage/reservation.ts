@@ -8,8 +8,11 @@ export type Admitted = Extract<Answer<'admit'>, { outcome: 'admitted' }>
 /** The size of a request, from which `admit` computes the reservation. `maxOutputTokens` is null when the client set no limit. */
 export type Admission = { promptBytes: number; maxOutputTokens: number | null }
 
-/** The usage to charge. `estimated`: counted by us, because the upstream reported none. */
-export type Settlement = { usage: Usage; estimated: boolean }
+/**
+ * The usage to charge. `estimated`: counted by us, because the upstream reported none. `seen`: the output tokens that were metered beside a reported
+ * usage, from which the plan learns what an answer costs that is cut off.
+ */
+export type Settlement = { usage: Usage; estimated: boolean; seen?: number }
 
 export type OpenReservation = {
   readonly id: string

@@ -59,8 +59,12 @@ export type JsonAnswer = {
   meter: OutputMeter
 }
 
-/** `broken` carries the failure for the client; `done` follows only the wire's own terminal event, or `cutsOff` the upstream before it. */
-export type Phase = { name: 'open' } | { name: 'done'; cutsOff: boolean } | { name: 'broken'; failure: Failure }
+/**
+ * `broken` carries the failure for the client; `done` follows only the wire's own terminal event, or `cutsOff` the upstream before it. An open stream whose
+ * `answer` is complete lacks its usage and terminal event alone; `stopped`: it ended for the client, by a stop sequence that the upstream does not know.
+ */
+export type Phase =
+  { name: 'open'; answer?: 'complete' | 'stopped' } | { name: 'done'; cutsOff: boolean } | { name: 'broken'; failure: Failure }
 
 /**
  * Makes the client's stream from the upstream's. Returns whole events as bytes (a latin1 string), equal for every way in which the upstream's

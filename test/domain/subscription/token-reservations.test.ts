@@ -237,6 +237,53 @@ t.test('the estimate learns from what was used: tokens per byte, and how long an
   t.ok(answer.ratio >= 250 && answer.ratio <= 260, `ratio ${answer.ratio}`)
 })
 
+t.test('no prompt teaches a ratio that no tokenizer has', async (t) => {
+  for (const [input, promptBytes, ratio] of [[10, 1_000_000, 125], [1_000_000, 10, 1000]] as const) {
+    const s = subject(codingTerms({ sessionTokens: 1e9, weeklyTokens: 1e9 }))
+    for (let i = 0; i < 200; i++) {
+      s.admit(`r${i}`, 1, { promptBytes })
+      s.settle(`r${i}`, 1, { usage: { input, cachedInput: 0, output: 1 } })
+    }
+    const answer = s.admit('last', 1, { promptBytes: 8000 })
+    t.ok(answer.outcome === 'admitted' && Math.abs(answer.ratio - ratio) < 10, JSON.stringify(answer))
+  }
+})
+
+t.test('a ratio that an earlier version learned is brought within the bounds', async (t) => {
+  const s = subject()
+  s.admit('a', 1)
+  const record = s.record()
+  const step = reduce({ ...record, coding: { ...record.coding!, ratio: 9 } }, { op: 'admit', id: 'b', instance: 'i', keyId: 'k', keyCap: null, keysVersion: record.keysVersion, promptBytes: 800, maxOutputTokens: 1 }, START, 'demo/coder')
+  t.match(step.answer, { outcome: 'admitted', ratio: 125, reserved: 101 })
+})
+
+t.test('hidden output is learned from reports alone, by sums, so that lowering it costs as many tokens', async (t) => {
+  const s = subject(codingTerms({ sessionTokens: 1e9, weeklyTokens: 1e9 }))
+  const hidden = () => {
+    const answer = s.admit('probe', 1)
+    s.settle('probe', 0, { usage: null })
+    return answer.outcome === 'admitted' ? answer.hidden : null
+  }
+  let count = 0
+  const learn = (output: number, more: object) => {
+    const id = `h${count++}`
+    s.admit(id, 1)
+    s.settle(id, output, more)
+  }
+  t.same(hidden(), { outputRatio: 1000, hiddenTokens: 0 })
+  learn(5000, {})
+  learn(5000, { seen: 1, estimated: true })
+  t.same(hidden(), { outputRatio: 1000, hiddenTokens: 0 }, 'without what was seen, and from estimates, nothing is learned')
+  learn(1200, { seen: 1000 })
+  t.same(hidden(), { outputRatio: 1200, hiddenTokens: 0 }, 'tokenizers differ')
+  for (let i = 0; i < 9; i++) learn(10_000, { seen: 1000 })
+  t.same(hidden(), { outputRatio: 9120, hiddenTokens: 8120 })
+  for (let i = 0; i < 50; i++) learn(1, { seen: 1 })
+  t.ok(hidden()!.outputRatio > 8500)
+  for (let i = 0; i < 3000; i++) learn(500, { seen: 500 })
+  t.equal(hidden()!.hiddenTokens, 0, 'old requests fade')
+})
+
 t.test('time inside a record never goes back', async (t) => {
   const s = subject()
   s.at(START + 6 * HOUR)

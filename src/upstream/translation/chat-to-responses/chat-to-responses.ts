@@ -3,11 +3,11 @@ import { Failure } from '../../../domain/errors.ts'
 import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { chunkOf, completionHead, tierOf, type CompletionHead } from '../../wires/chat/chat-allowed-members.ts'
 import type { ChatRequest } from '../../wires/chat/chat-request.ts'
-import { chatEnd, chatEvent, chatFailure, chatTerminalEvents } from '../../wires/chat/chat-stream.ts'
+import { chatEnd, chatEvent, chatFailure, chatTerminalEvents, DONE } from '../../wires/chat/chat-stream.ts'
 import { clientErrorIn } from '../../wires/client-error-mapping.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { MODEL } from '../../wires/model-name.ts'
-import { failureIn, FAILED, FAILED_STATUSES } from '../../wires/responses/responses-stream.ts'
+import { endsText, failureIn, FAILED, FAILED_STATUSES } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
@@ -21,6 +21,9 @@ import { openStopFilter, stopSequences } from '../stop-sequences.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
 import { unsupported } from '../unsupported-parameter.ts'
+
+/** How far an upstream is read on for its usage after a stop sequence. */
+const BYTES_AFTER_STOP = 64 * 1024
 
 type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
@@ -219,6 +222,9 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
   let tier: Members = {}
   let usage: unknown = null
   let written: RewriterOutput | null = null
+  /** Whether the finish reason was written. */
+  let isClosed = false
+  let bytesAfterStop = 0
 
   const choice = (delta: Members, logprobs: unknown, reason: string | null) => [{ index: 0, delta, logprobs, finish_reason: reason }]
   const ending = openStop(stop, (delta, logprobs) => {
@@ -241,11 +247,22 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
     if (failed || (type === '' && event['error'])) return to.fail(failureIn(event, response))
     if (!type.startsWith('response.')) return
     if (!head) begin(response, to)
-    if (last) finish(type === 'response.incomplete' ? { ...response, status: 'incomplete' } : response, to)
-    else deltas.event(type, event)
-    // The upstream does not know that it should stop: it is cut off, and its usage never comes.
-    if (ending.stopped() && !last) close('stop', to, true)
+    if (last) return finish(type === 'response.incomplete' ? { ...response, status: 'incomplete' } : response, to)
+    deltas.event(type, event)
+    if (ending.stopped()) readOn(data, to)
+    else to.answer(endsText(event, type) ? 'complete' : undefined)
   })
+
+  /** The upstream does not know that it should stop: the client has its answer, and the upstream is read on for its usage. */
+  function readOn(data: string, to: RewriterOutput): void {
+    if (!isClosed) {
+      close('stop', to)
+      if (!includeUsage) to.write(DONE)
+      to.answer('stopped')
+    }
+    bytesAfterStop += data.length
+    if (bytesAfterStop > BYTES_AFTER_STOP) to.done(true)
+  }
 
   function begin(response: Members, to: RewriterOutput): void {
     head = completionHead({ created: response['created_at'] }, ids, now())
@@ -260,14 +277,15 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
     if (!deltas.any()) for (const [index, item] of output.entries()) if (isMembers(item)) deltas.item(item, index)
     tier = tierOf(response, ids)
     ending.flush()
-    close(ending.stopped() ? 'stop' : finishReason(response, deltas.calls(), legacy), to, false)
+    const wasStopped = isClosed
+    if (!isClosed) close(ending.stopped() ? 'stop' : finishReason(response, deltas.calls(), legacy), to)
+    if (includeUsage || !wasStopped) to.write(chatEnd(head, includeUsage, usage))
+    to.done()
   }
 
-  function close(reason: string, to: RewriterOutput, cutsOff: boolean): void {
-    if (!head) return
-    to.write(chatEvent(chunkOf(head, choice({}, null, reason), includeUsage, tier)))
-    to.write(chatEnd(head, includeUsage, usage))
-    to.done(cutsOff)
+  function close(reason: string, to: RewriterOutput): void {
+    isClosed = true
+    if (head) to.write(chatEvent(chunkOf(head, choice({}, null, reason), includeUsage, tier)))
   }
 
   return {

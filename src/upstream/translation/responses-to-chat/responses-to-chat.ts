@@ -168,6 +168,7 @@ function openChatAsResponses(context: Context): StreamRewriter {
     if (isMembers(choice['delta'])) output.add(choice['delta'], choice['logprobs'])
     if (isFailedReason(choice['finish_reason'])) return to.fail(overloaded('the choice ended by a failure', choice))
     reason = finishReasonOf(choice['finish_reason']) ?? reason
+    to.answer((reason ?? null) === null ? undefined : 'complete')
   }
 
   /** The first events; empty once the stream has begun. */

@@ -104,6 +104,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     const rewritten = head === null ? null : templates.rewrite(data)
     if (rewritten === null) parse(data, output)
     else output.write(rewritten)
+    output.answer(choices.areFinished() ? 'complete' : undefined)
   })
 
   function parse(data: string, output: RewriterOutput): void {
@@ -211,13 +212,16 @@ function stateOf(choice: Members): ChoiceState {
 /** Tracks which choices have ended, because each must have a finish reason. */
 function trackChoices() {
   const choices = new Map<number, { finished: boolean; called: boolean }>()
+  let finishedCount = 0
   return {
+    areFinished: () => finishedCount > 0 && finishedCount === choices.size,
     any: () => choices.size > 0,
     has: (index: number) => choices.has(index),
     add(states: readonly ChoiceState[]): void {
       for (const { index, finished, calls } of states) {
         const known = choices.get(index) ?? { finished: false, called: false }
         choices.set(index, known)
+        if (finished && !known.finished) finishedCount++
         known.finished ||= finished
         known.called ||= calls.length > 0
       }

@@ -87,23 +87,12 @@ function checkTool(tool: Members, path: string): void {
   if (!isMembers(own(tool, 'input_schema'))) throw invalid(`${path}.input_schema`, `${path}.input_schema must be an object.`)
 }
 
-/** What an inline image or document counts as, whatever its size. */
-const INLINE_BYTES = 4096
-
-/** The bytes of base64 data in a parsed body beyond what such data counts as in the size of a prompt. 0 for a body that is not of the wire. */
-export function inlineBytes(value: unknown): number {
-  if (Array.isArray(value)) return (value as unknown[]).reduce((sum: number, one) => sum + inlineBytes(one), 0)
-  if (!isMembers(value)) return 0
-  const source = own(value, 'source')
-  const excess = isMembers(source) && own(source, 'type') === 'base64' ? Math.max(0, ownText(source, 'data').length - INLINE_BYTES) : 0
-  return excess + inlineBytes(own(value, 'messages')) + inlineBytes(own(value, 'content'))
-}
-
 /**
- * Validates a parsed body. `promptTokens`: an estimate, which the beginning of a stream tells. Throws `invalid_request` naming the parameter,
+ * Validates a parsed body. `promptTokens`: estimates the tokens of a body of the Responses wire; the
+ * beginning of a stream tells it. Throws `invalid_request` naming the parameter,
  * and `model_not_found`.
  */
-export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>, promptTokens: number): CodingRequest {
+export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>, promptTokens: (built: Members) => number): CodingRequest {
   const body = checkMessagesBody(value)
   if (own(body, 'max_tokens') === undefined)
     throw invalid('max_tokens', 'max_tokens is required: the most tokens that the answer may have.')
@@ -114,7 +103,7 @@ export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>
   const context = {
     thinking: asksForThinking(body),
     stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),
-    promptTokens: Math.max(1, promptTokens),
+    promptTokens: Math.max(1, promptTokens(built)),
   }
   return {
     stream,

@@ -78,8 +78,9 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   const rewriter = openStreamRewriter((data, name, output) => {
     if (data === '[DONE]') return
     const rewritten = head === null ? null : templates.rewrite(data)
-    if (rewritten === null) parse(data, name, output)
-    else output.write(rewritten)
+    if (rewritten === null) return parse(data, name, output)
+    output.write(rewritten)
+    output.answer(undefined)
   })
 
   function parse(data: string, name: string, output: RewriterOutput): void {
@@ -97,6 +98,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     if (status) return writeWhole(kind, status, response, output)
     const cleaned = placedEvent(event, kind)
     if (!cleaned) return
+    output.answer(endsText(event, kind) ? 'complete' : undefined)
     output.write(begin(response))
     meterEvent(cleaned)
     output.write(numbered(cleaned))
@@ -161,6 +163,12 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     usage: () => readUsage(usage),
     meter,
   }
+}
+
+/** Whether a text, a call or an item ends, after which the answer may be complete. The end of reasoning is not: the answer comes after it. */
+export function endsText(event: Members, kind: string): boolean {
+  const { item } = event
+  return kind.endsWith('.done') && !kind.includes('reasoning') && !(isMembers(item) && item['type'] === 'reasoning')
 }
 
 /** An event that has no other effect than its text. */

@@ -1,0 +1,164 @@
+/** Ways to use more tokens than are charged: what a client sends, where it leaves, and what an upstream hides. */
+import { once } from 'node:events'
+import t, { type Test } from 'tap'
+import { stream, streams, type Script } from '../fakes/upstream.ts'
+import { chatStream, chunk, delta, DONE, event, message, response, RESPONSE_USAGE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
+import { chat, MESSAGES, responses, startStream, type Gateway } from '../upstream/gateway.ts'
+import { setUp } from '../plugins/vendor.ts'
+
+/** What the upstream bills: far more than it shows. */
+const HIDDEN = 50_000
+const CHAT_USAGE = { ...USAGE, completion_tokens: HIDDEN, total_tokens: HIDDEN + 20 }
+const WHOLE_USAGE = { usage: { ...RESPONSE_USAGE, output_tokens: HIDDEN, total_tokens: HIDDEN + 20 } }
+const BILLED = { usage: { input: 20, cachedInput: 8, output: HIDDEN }, estimated: false }
+
+type Case = { wire: 'chat' | 'responses'; upstream: 'chat' | 'responses'; begun: string[]; rest: string[]; leavesAt: string }
+
+const text = responsesStream('the', ' answer')
+const chatText = chatStream('the', ' answer')
+const begunChat = chatText.slice(0, -2)
+const restChat = [chunk([], { usage: CHAT_USAGE }), DONE]
+const begunResponses = text.slice(0, -2)
+const restResponses = [event('response.completed', { response: response('completed', [message('the answer')], WHOLE_USAGE) })]
+const CASES: Case[] = [
+  { wire: 'chat', upstream: 'chat', begun: begunChat, rest: restChat, leavesAt: '"finish_reason":"stop"' },
+  { wire: 'responses', upstream: 'responses', begun: begunResponses, rest: restResponses, leavesAt: 'response.output_item.done' },
+  { wire: 'responses', upstream: 'responses', begun: text.slice(0, -4), rest: restResponses, leavesAt: 'response.output_text.done' },
+  { wire: 'chat', upstream: 'responses', begun: begunResponses, rest: restResponses, leavesAt: ' answer' },
+  { wire: 'responses', upstream: 'chat', begun: begunChat, rest: restChat, leavesAt: ' answer' },
+]
+
+const PATHS = { chat: '/v1/chat/completions', responses: '/v1/responses' }
+const bodyOf = (wire: 'chat' | 'responses') => ({ model: 'svc-code', stream: true, ...(wire === 'chat' ? { messages: MESSAGES } : { input: 'Hello' }) })
+
+/** Reads a stream up to a text, and leaves. */
+async function leaveAt(gateway: Gateway, wire: 'chat' | 'responses', at: string): Promise<void> {
+  const answer = await startStream(gateway, PATHS[wire], bodyOf(wire))
+  let seen = ''
+  while (!seen.includes(at)) seen += String((await once(answer, 'data'))[0])
+  answer.destroy()
+}
+
+/** Sends the rest once the client has left. */
+function inTwoParts(begun: string[], rest: string[]): { script: Script; finish: () => void } {
+  let finish = () => {}
+  return {
+    script: (answer) => {
+      stream(answer, ...begun)
+      finish = () => void answer.end(rest.join(''))
+    },
+    finish: () => finish(),
+  }
+}
+
+for (const onAbort of ['Cancel', 'Drain'] as const) {
+  for (const { wire, upstream, begun, rest, leavesAt } of CASES) {
+    t.test(`a ${wire} client of a ${upstream} upstream that leaves at ${leavesAt} is charged what the upstream bills (${onAbort})`, async (t) => {
+      const { script, finish } = inTwoParts(begun, rest)
+      const { gateway } = await setUp(t, script, { admitted: { onAbort }, usageMs: 60_000 }, { wire: upstream })
+      await leaveAt(gateway, wire, leavesAt)
+      await untilClosed(gateway)
+      finish()
+      t.same(await gateway.settled(), BILLED)
+    })
+  }
+}
+
+/** Until the gateway has noticed that its client left. */
+async function untilClosed({ app }: Gateway): Promise<void> {
+  while ((await connections(app.server)) > 0) await new Promise(setImmediate)
+}
+const connections = (server: Gateway['app']['server']) =>
+  new Promise<number>((resolve, reject) => server.getConnections((error, count) => (error ? reject(error) : resolve(count))))
+
+t.test('an upstream that reports nothing after a finished answer is read on for a bounded time, and for bounded bytes', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...begunChat), { usageMs: 30 })
+  const aborted = upstream.nextAbort()
+  await leaveAt(gateway, 'chat', '"finish_reason":"stop"')
+  await aborted
+  t.match(await gateway.settled(), { estimated: true, usage: { output: 2 } })
+
+  const { upstream: chatty, gateway: bounded } = await setUp(t, writesOn(begunChat), { usageMs: 600_000 })
+  const cut = chatty.nextAbort()
+  await leaveAt(bounded, 'chat', '"finish_reason":"stop"')
+  await cut
+  t.match(await bounded.settled(), { estimated: true })
+})
+
+/** Goes on with text until it is aborted. */
+function writesOn(begun: string[]): Script {
+  return async (answer) => {
+    stream(answer, ...begun)
+    while (!answer.closed) {
+      answer.write(chunk([delta({ content: ' more'.repeat(200) })]))
+      await new Promise(setImmediate)
+    }
+  }
+}
+
+t.test('a sentinel as stop sequence is charged by the usage that follows it', async (t) => {
+  for (const more of [{}, { stream_options: { include_usage: true } }]) {
+    const { script, finish } = inTwoParts(responsesStream('one STOP two').slice(0, -5), restResponses)
+    const { gateway } = await setUp(t, script, { usageMs: 60_000 }, { wire: 'responses' })
+    const answer = await startStream(gateway, PATHS.chat, { ...bodyOf('chat'), stop: ['STOP'], ...more })
+    let seen = ''
+    answer.on('data', (part) => (seen += String(part)))
+    while (!seen.includes('"finish_reason":"stop"')) await new Promise(setImmediate)
+    finish()
+    await once(answer, 'end')
+    t.ok(seen.endsWith(DONE))
+    t.equal(seen.split(DONE).length, 2, 'the end of the stream once')
+    t.equal(seen.includes(`"completion_tokens":${HIDDEN}`), 'stream_options' in more)
+    t.same(await gateway.settled(), BILLED)
+  }
+})
+
+t.test('an upstream that writes on after a stop sequence is stopped soon, and the client gets its end', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...responsesStream('one STOP two').slice(0, -5)), { usageMs: 30 }, { wire: 'responses' })
+  const aborted = upstream.nextAbort()
+  const { text } = await chat(gateway, { stream: true, stop: ['STOP'], stream_options: { include_usage: true } })
+  await aborted
+  t.ok(text.endsWith(DONE))
+  t.match(text, /"completion_tokens":[1-9]/)
+  t.match(await gateway.settled(), { estimated: true })
+})
+
+t.test('an answer that was cut off costs what the plan learned of hidden output, up to the limit of the request', async (t) => {
+  for (const [hidden, maxOutputTokens, expected] of [
+    [{ outputRatio: 1000, hiddenTokens: 0 }, 4096, 3],
+    [{ outputRatio: 3000, hiddenTokens: 900 }, 4096, 903],
+    [{ outputRatio: 64_000, hiddenTokens: 9_000 }, 4096, 4096],
+  ] as const) {
+    const { gateway } = await setUp(t, (answer) => stream(answer, ...chatStream('one two', ' three').slice(0, 4)), { admitted: { hidden, maxOutputTokens } })
+    await leaveAt(gateway, 'chat', 'three')
+    t.match(await gateway.settled(), { usage: { output: expected }, estimated: true })
+    t.equal(gateway.seen(), undefined, 'teaches nothing')
+  }
+})
+
+t.test('an upstream that reports no usage, or far less than it wrote, is charged by what it wrote', async (t) => {
+  const words = Array.from({ length: 400 }, (_, n) => ` word${n}`)
+  const deltas = words.map((content) => chunk([delta({ content })]))
+  for (const usage of [undefined, { ...USAGE, completion_tokens: 1, total_tokens: 21 }, { ...USAGE, completion_tokens: 0, total_tokens: 20 }]) {
+    const { gateway } = await setUp(t, streams(...deltas, chunk([delta({}, 'stop')]), ...(usage ? [chunk([], { usage })] : []), DONE))
+    await chat(gateway, { stream: true })
+    const settled = await gateway.settled()
+    t.ok(settled?.estimated && settled.usage.output >= 400, JSON.stringify(settled))
+  }
+})
+
+t.test('the estimate of a prompt is of what the upstream was sent: text that looks like a data URL counts, padding does not', async (t) => {
+  const { upstream, gateway } = await setUp(t, streams(...chatStream('a').slice(0, 3), DONE))
+  const long = `data:;base64,${'x'.repeat(100_000)}`
+  await charged(t, gateway, () => chat(gateway, { stream: true, messages: [{ role: 'user', content: long }] }), { above: 30_000 })
+  await charged(t, gateway, () => chat(gateway, { stream: true, padding: long, metadata: { long } }), { below: 20 })
+  t.notOk(upstream.requests[1]?.text.includes('base64'))
+  upstream.respondWith(streams(...responsesStream('a').slice(0, -2)))
+  await charged(t, gateway, () => responses(gateway, { stream: true, input: long }), { above: 30_000 })
+})
+
+async function charged(t: Test, gateway: Gateway, send: () => Promise<unknown>, { above = 0, below = Infinity }): Promise<void> {
+  await send()
+  const input = (await gateway.settled())?.usage.input ?? -1
+  t.ok(input >= above && input <= below, `${input} tokens`)
+}

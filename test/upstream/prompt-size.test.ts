@@ -1,0 +1,63 @@
+/** Size of a prompt: what the model reads, with images and files at a flat rate where they stand as such. */
+import t from 'tap'
+import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
+import type { Members } from '../../src/upstream/wires/allowlist.ts'
+
+const NONE: ReadonlySet<string> = new Set()
+const LONG = 100_000
+const base64 = 'A'.repeat(LONG)
+const dataUrl = (type: string) => `data:${type};base64,${base64}`
+
+/** As a route measures it: after the reader. */
+function chatBytes(body: Members): number {
+  readChatRequest({ model: 'svc-code', ...body }, NONE)
+  return promptBytes('chat', body, NONE)
+}
+function responsesBytes(body: Members): number {
+  readResponsesRequest({ model: 'svc-code', ...body }, NONE)
+  return promptBytes('responses', body, NONE)
+}
+const user = (content: unknown): Members => ({ messages: [{ role: 'user', content }] })
+const parts = (...content: unknown[]): Members => user(content)
+
+t.test('text is text, also where it looks like a data URL', async (t) => {
+  for (const text of [dataUrl('image/png'), `data:;base64,${base64}`, '\u4f60'.repeat(LONG / 3)]) {
+    t.ok(chatBytes(user(text)) >= LONG - 1)
+    t.ok(chatBytes(parts({ type: 'text', text })) >= LONG - 1)
+    t.ok(responsesBytes({ input: text }) >= LONG - 1)
+    t.ok(responsesBytes({ input: [{ role: 'user', content: [{ type: 'input_text', text }] }] }) >= LONG - 1)
+    t.ok(responsesBytes({ input: [{ type: 'function_call_output', call_id: 'c', output: text }], instructions: text }) >= 2 * LONG - 2)
+    t.ok(chatBytes({ ...user('hi'), tools: [{ type: 'function', function: { name: 'f', description: text } }] }) >= LONG - 1)
+    t.ok(promptBytes('responses', { input: [{ type: 'image', image_url: 'x', text }] }, NONE) >= LONG - 1, 'an item is no part')
+    t.ok(promptBytes('chat', { tools: [{ type: 'function', content: [{ type: 'image_url', text }] }] }, NONE) >= LONG - 1)
+  }
+})
+
+t.test('an image counts at a flat rate, a file or a sound by its size at that rate, and a file of text as its text', async (t) => {
+  const images: [string, Members, (body: Members) => number][] = [
+    ['object', parts({ type: 'image_url', image_url: { url: dataUrl('image/png') } }), chatBytes],
+    ['string', parts({ type: 'image_url', image_url: dataUrl('image/png') }), chatBytes],
+    ['responses', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: dataUrl('image/png') }] }] }, responsesBytes],
+    ['screenshot', { input: [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot', image_url: dataUrl('image/png') } }] }, responsesBytes],
+  ]
+  for (const [name, body, bytes] of images) t.ok(bytes(body) >= 4096 && bytes(body) < 4096 + 100, name)
+  for (const [type, expected] of [['application/pdf', 2 * 4096], ['text/plain', (LONG * 3) / 4], ['application/json', (LONG * 3) / 4]] as const) {
+    const chat = chatBytes(parts({ type: 'file', file: { filename: 'a', file_data: dataUrl(type) } }))
+    const responses = responsesBytes({ input: [{ role: 'user', content: [{ type: 'input_file', filename: 'a', file_data: dataUrl(type) }] }] })
+    for (const bytes of [chat, responses]) t.ok(bytes >= expected && bytes < expected + 4096 + 200, `${type}: ${bytes}`)
+  }
+  const sound = chatBytes(parts({ type: 'input_audio', input_audio: { data: base64, format: 'wav' } }))
+  t.ok(sound >= 2 * 4096 && sound < 2 * 4096 + 200, String(sound))
+})
+
+t.test('what no model reads does not count: undocumented members, hosted tools, metadata', async (t) => {
+  const plain = chatBytes(user('hi'))
+  const padding = 'x'.repeat(LONG)
+  t.equal(chatBytes({ ...user('hi'), padding, metadata: { a: padding }, user: padding, prompt_cache_key: padding }), plain)
+  t.equal(chatBytes({ messages: [{ role: 'user', content: 'hi', padding }] }), plain)
+  t.ok(chatBytes(parts({ type: 'text', text: 'hi', padding })) < plain + 100)
+  t.ok(chatBytes({ ...user('hi'), tools: [{ type: 'web_search', padding }] }) < plain + 10)
+  t.ok(promptBytes('chat', { ...user('hi'), tools: [{ type: 'web_search', padding }] }, new Set(['tool:web_search'])) > LONG)
+})
