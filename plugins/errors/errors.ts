@@ -140,7 +140,8 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   function unrouted(request: FastifyRequest): Failure {
     const path = request.url.split('?', 1)[0] ?? ''
     const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
-    return methods.length === 0
+    // The root answers HEAD alone, to clients that probe it: there is nothing to get.
+    return methods.every((method) => method === 'HEAD')
       ? new Failure('not_found')
       : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
   }

@@ -154,7 +154,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
 async function standInAuth(app: FastifyInstance): Promise<void> {
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    request.caller = { key: { subscription: 'acme/first', keyId: 'key-1', cap: null }, earlierFailure: async () => null } as unknown as Caller
+    request.caller = { key: { subscription: 'acme/first', product: 'Coding', keyId: 'key-1', cap: null }, earlierFailure: async () => null } as unknown as Caller
   })
 }
 
