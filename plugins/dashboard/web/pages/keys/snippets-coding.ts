@@ -72,6 +72,19 @@ wire_api = "responses"`,
   { title: 'Try it', text: `codex exec "Say hello"` },
 ]
 
+export const CLAUDE_CODE: Part[] = [
+  {
+    title: 'Shell, the models',
+    text: `export ANTHROPIC_BASE_URL=http://127.0.0.1:8080
+export ANTHROPIC_MODEL=svc-code
+export ANTHROPIC_DEFAULT_OPUS_MODEL=svc-code
+export ANTHROPIC_DEFAULT_SONNET_MODEL=svc-code
+export ANTHROPIC_DEFAULT_HAIKU_MODEL=svc-code
+export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1`,
+  },
+  { title: 'Try it', text: `claude -p "Hello"` },
+]
+
 export const OPENCODE: Part[] = [
   {
     title: 'opencode.json',

@@ -1,6 +1,7 @@
 /** How each client is configured. The texts are those of docs/clients, which test/dashboard compares: change both. */
 import {
   AI_SDK,
+  CLAUDE_CODE,
   CLINE,
   CODEX,
   CONTINUE,
@@ -22,12 +23,15 @@ export type Client = { id: string; name: string; api: 'coding' | 'media'; doc: s
 export const DOC_ADDRESS = 'http://127.0.0.1:8080'
 export const DOC_KEY = 'svc_live_…'
 const VARIABLES = { coding: 'TOLLGATE_API_KEY', media: 'SVC_API_KEY' } as const
+/** Clients that take the key under a name of their own. */
+const OWN_VARIABLES: Record<string, string> = { 'qwen-code': 'OPENAI_API_KEY', 'claude-code': 'ANTHROPIC_AUTH_TOKEN' }
 
 export const CLIENTS: Client[] = [
   { id: 'curl', name: 'curl', api: 'coding', doc: 'curl.md', parts: CURL_CODING },
   { id: 'openai-python', name: 'OpenAI SDK, Python', api: 'coding', doc: 'openai-sdks.md', parts: OPENAI_PYTHON },
   { id: 'openai-js', name: 'OpenAI SDK, JavaScript', api: 'coding', doc: 'openai-sdks.md', parts: OPENAI_JS },
   { id: 'codex', name: 'Codex', api: 'coding', doc: 'codex.md', parts: CODEX },
+  { id: 'claude-code', name: 'Claude Code', api: 'coding', doc: 'claude-code.md', parts: CLAUDE_CODE },
   { id: 'opencode', name: 'opencode', api: 'coding', doc: 'opencode.md', parts: OPENCODE },
   { id: 'cline', name: 'Cline', api: 'coding', doc: 'cline.md', parts: CLINE },
   { id: 'continue', name: 'Continue', api: 'coding', doc: 'continue.md', parts: CONTINUE },
@@ -45,7 +49,7 @@ export const CLIENTS: Client[] = [
 
 /** The line that sets the key, and the parts with the real address and, in files that hold it, the key. `key` is `null` until it is revealed. */
 export function partsFor({ api, parts, id }: Client, address: string, key: string | null): Part[] {
-  const variable = id === 'qwen-code' ? 'OPENAI_API_KEY' : VARIABLES[api]
+  const variable = OWN_VARIABLES[id] ?? VARIABLES[api]
   const own = key ?? DOC_KEY
   const filled = parts.map(({ title, text }) => ({ title, text: text.replaceAll(DOC_ADDRESS, address).replaceAll(DOC_KEY, own) }))
   return [{ title: 'Shell', text: `export ${variable}=${own}${id.startsWith('curl') ? `\nexport BASE=${address}` : ''}` }, ...filled]
