@@ -14,7 +14,7 @@ const HOP_BY_HOP = [
   'http2-settings',
   'expect',
 ]
-const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization', 'x-api-key']
+const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'api-key']
 /** What a client says about itself or its proxies: only this gateway tells the service. */
 const FORWARDED = [
   'forwarded',
@@ -28,6 +28,9 @@ const FORWARDED = [
   'x-original-url',
   'x-rewrite-url',
 ]
+
+/** What a client says about itself or a person, as proxies that sign people in do. */
+const CLAIMS = /^(x-forwarded-|x-auth-request-|x-remote-|remote-|x-authenticated-|x-original-)/
 
 const NOT_SENT = new Set([...HOP_BY_HOP, ...CREDENTIALS, ...FORWARDED])
 
@@ -59,6 +62,8 @@ const NOT_ANSWERED = new Set([
   'sourcemap',
   'x-request-id',
 ])
+/** Shorter than any key, and longer than what would be found by chance. */
+const KEY_LENGTH_MIN = 20
 /** Of the token windows, which the gateway answers itself. */
 const WINDOWS = /^x-(ratelimit-|codex-)/
 
@@ -73,9 +78,14 @@ export function requestHeaders(
   // The client's own trace ends here, where there is one of ours.
   const { traceparent } = request.span
   const isReplaced = (name: string) => traceparent !== null && (name === 'tracestate' || name === 'baggage')
-  const passed = Object.entries(headers).filter(
-    ([name]) => !NOT_SENT.has(name) && !isReplaced(name) && !named.has(name) && !name.startsWith(`x-${brand}-`),
-  ) as [string, string][]
+  const key = headers.authorization?.split(' ').at(-1)
+  const passed = Object.entries(headers).filter(([name, value]) => {
+    // CGI and its like read X_SVC_Tenant and X.SVC.Tenant as X-SVC-Tenant.
+    const read = name.replaceAll(/[_.]/g, '-')
+    const isOurs = NOT_SENT.has(read) || CLAIMS.test(read) || read.startsWith(`x-${brand}-`)
+    const hasKey = key !== undefined && key.length >= KEY_LENGTH_MIN && String(value).includes(key)
+    return !isOurs && !isReplaced(read) && !named.has(name) && !hasKey
+  }) as [string, string][]
   const { caller, ip, protocol, host } = request
   return {
     ...Object.fromEntries(passed),
