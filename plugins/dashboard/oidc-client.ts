@@ -47,8 +47,8 @@ export function openOidcClient(options: Options): OidcClient {
   }
 
   function discover(): Promise<oidc.Configuration> {
-    // The settings allow http for an issuer on loopback only.
-    const execute = issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : []
+    // The settings allow http for an issuer on loopback only. The signature of the ID token is verified although it comes over TLS: a proxy may end that.
+    const execute = [oidc.enableNonRepudiationChecks, ...(issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [])]
     const metadata = { [oidc.clockTolerance]: CLOCK_TOLERANCE_SECONDS }
     return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, clientAuth(options.OIDC_CLIENT_SECRET), {
       execute,

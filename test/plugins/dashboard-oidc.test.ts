@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { atProvider, CLIENT, openOidcProvider, type OidcProvider } from '../servers/oidc-provider.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
@@ -51,6 +52,15 @@ t.test('a person without a tenant in the claim, or with a claim that is no list 
     t.match(page.body, 'Your account has no tenant here')
     t.equal(browser.cookies.size, 0)
   }
+})
+
+t.test('an ID token whose signature is not by a key of the provider signs nobody in', async (t) => {
+  const { provider, browser } = await openOffice(t, { inIdToken: true })
+  const { keys } = (await (await fetch(`${provider.issuer}/jwks`)).json()) as { keys: { kid: string; alg: string }[] }
+  const foreign = generateKeyPairSync('rsa', { modulusLength: 2048 }).publicKey.export({ format: 'jwk' })
+  provider.publishedKeys = { keys: keys.map(({ kid, alg }) => ({ ...foreign, kid, alg, use: 'sig' })) }
+  t.equal((await signInAs(provider, browser, ADA)).statusCode, 403)
+  t.equal((await browser.get('/dashboard/api/session')).statusCode, 401)
 })
 
 t.test('a callback works once, in the browser that began it, with its own state and code', async (t) => {

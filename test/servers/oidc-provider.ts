@@ -9,6 +9,8 @@ export type OidcProvider = {
   issuer: string
   /** The next person to sign in, and the claims about that person. */
   person: { sub: string } & Record<string, unknown>
+  /** What `/jwks` answers instead of the provider's own keys. */
+  publishedKeys: object | null
   /** Stops to answer, and answers again on the same port. */
   stop(): Promise<void>
   start(): Promise<void>
@@ -38,7 +40,7 @@ export async function openOidcProvider(t: Test, { clients, inIdToken = false, po
   t.teardown(close)
   const { port: own } = server.address() as AddressInfo
   const issuer = `${tls ? 'https' : 'http'}://${address}:${own}`
-  const found: OidcProvider = { issuer, person: { sub: 'ada' }, stop: close, start: () => listen(own) }
+  const found: OidcProvider = { issuer, person: { sub: 'ada' }, publishedKeys: null, stop: close, start: () => listen(own) }
   const provider = new Provider(issuer, {
     clients: [
       {
@@ -60,6 +62,7 @@ export async function openOidcProvider(t: Test, { clients, inIdToken = false, po
   const handle = provider.callback()
   server.on('request', (request, response) => {
     if (request.url?.startsWith('/interaction/')) void interact(provider, found.person.sub, request, response)
+    else if (request.url === '/jwks' && found.publishedKeys) response.setHeader('content-type', 'application/json').end(JSON.stringify(found.publishedKeys))
     else void handle(request, response)
   })
   return found
