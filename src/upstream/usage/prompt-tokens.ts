@@ -9,7 +9,10 @@ const MAX_SAMPLE = 100_000
 /** Of an inline image or document, and of the frame of each object. */
 const INLINE_TOKENS = 1024
 /** Data is no text: longer values without white space that look like base64 count as inline data. */
-const DATA = /^(?:data:[^,]{0,200},)?[A-Za-z0-9+/=_-]{2048,}$/
+const DATA_LENGTH = 2048
+const DATA_URL = /^data:[^,]{0,200},/
+/** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
+const NOT_BASE64 = /[^A-Za-z0-9+/=_-]/
 
 /** Tokens of the prompt of a body, under o200k_base: an estimate, because the tokenizer of the model is not known. At least 1. */
 export async function countPromptTokens(body: Members): Promise<number> {
@@ -17,7 +20,7 @@ export async function countPromptTokens(body: Members): Promise<number> {
   let inline = 0
   const add = (value: unknown): void => {
     if (typeof value === 'string') {
-      if (DATA.test(value)) inline += INLINE_TOKENS
+      if (isData(value)) inline += INLINE_TOKENS
       else texts.push(value)
     } else if (Array.isArray(value)) value.forEach(add)
     else if (isMembers(value)) {
@@ -33,4 +36,8 @@ export async function countPromptTokens(body: Members): Promise<number> {
   const sample = text.slice(0, MAX_SAMPLE)
   const tokens = sample === '' ? 0 : Math.ceil(((await countTokens(sample)) * text.length) / sample.length)
   return Math.max(1, tokens + inline)
+}
+
+function isData(value: string): boolean {
+  return value.length >= DATA_LENGTH && !NOT_BASE64.test(value.replace(DATA_URL, ''))
 }

@@ -18,7 +18,10 @@ export type Ids = {
   fresh(prefix: string): string
 }
 
-const ENCRYPTED_ID = /^(?:chatcmpl-|[a-z]{2,8}_)([A-Za-z0-9_-]{11,})$/
+const PREFIX = /^(?:chatcmpl-|[a-z]{2,8}_)/
+const SHORTEST = 11
+/** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
+const NOT_BASE64URL = /[^A-Za-z0-9_-]/
 const TAG_BYTES = 8
 /** Ids repeat in every event of a stream, so a request caches this many. */
 const MAX_CACHED_IDS = 256
@@ -50,13 +53,21 @@ export function openIds(
         return given
       },
       decrypt(id) {
-        const body = ENCRYPTED_ID.exec(id)?.[1]
-        return body === undefined ? id : decrypted.get(subscription, id, () => decryptWithAny(keys, subscription, body) ?? id)
+        const body = bodyOf(id)
+        return body === null ? id : decrypted.get(subscription, id, () => decryptWithAny(keys, subscription, body) ?? id)
       },
       pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
   }
+}
+
+/** What follows the prefix of an id that we may have encrypted. */
+function bodyOf(id: string): string | null {
+  const prefix = PREFIX.exec(id)?.[0]
+  if (prefix === undefined) return null
+  const body = id.slice(prefix.length)
+  return body.length < SHORTEST || NOT_BASE64URL.test(body) ? null : body
 }
 
 function tagOf(key: Key, subscription: string, id: string): Buffer {

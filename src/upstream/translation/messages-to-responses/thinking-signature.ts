@@ -4,7 +4,9 @@
  */
 import { own, ownText, type Members } from '../../wires/allowlist.ts'
 
-const SIGNATURE = /^(rs_[\w-]+)\.([a-z]+_[\w-]+)$/
+const BEGINS = /^rs_[\w-]{1,4096}\.[a-z]{1,16}_/
+/** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
+const FOREIGN = /[^\w-]/
 
 /** The signature of a finished reasoning item. Never empty: clients leave out a block without one. */
 export function signatureOf(item: Members): string {
@@ -15,9 +17,10 @@ export function signatureOf(item: Members): string {
 
 /** The reasoning item of a replayed `thinking` or `redacted_thinking` block; null for one that another service signed, which nobody here can read. */
 export function replayedReasoning(block: Members): Members | null {
-  const found = SIGNATURE.exec(ownText(block, own(block, 'type') === 'thinking' ? 'signature' : 'data'))
-  if (!found) return null
+  const signature = ownText(block, own(block, 'type') === 'thinking' ? 'signature' : 'data')
+  const end = signature.indexOf('.')
+  const [id, content] = [signature.slice(0, end), signature.slice(end + 1)]
+  if (!BEGINS.test(signature) || FOREIGN.test(content)) return null
   const text = ownText(block, 'thinking')
-  const [, id, content] = found
   return { type: 'reasoning', id, summary: text === '' ? [] : [{ type: 'summary_text', text }], encrypted_content: content }
 }
