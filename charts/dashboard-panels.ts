@@ -44,6 +44,7 @@ const GATEWAY: Board = {
           legend: '{{product}}',
         }),
         panel('Duration', 's', 'From the first byte of a request to the end of its answer.', ...quantiles('tollgate_http_request_duration_seconds', ['product'])),
+        panel('Memory of request bodies', 'bytes', 'Of at most BODY_MEMORY_MIB: the gateway that holds most.', { expr: 'max(tollgate_body_memory_bytes{$of})', legend: 'bytes' }),
       ],
     },
     {
