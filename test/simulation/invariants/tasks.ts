@@ -50,7 +50,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
 
   /** A final task never changes, except that its events are logged and its outbox is cleared. */
   function checkUnchanged(before: Task, after: Task): void {
-    const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null, eventsLogged: true })
+    const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null, eventsLogged: undefined })
     if (lasting(before) !== lasting(after)) {
       report(`task ${after.id} had ended as ${before.state} and changed: ${lasting(before)} to ${lasting(after)}`)
     }
