@@ -1,6 +1,6 @@
 /**
  * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/, the settings of src/config/config.ts in
- * values.schema.json, the Grafana dashboards, and the table of values in docs/chart.md. `test/chart` compares the files with it.
+ * values.schema.json, the Grafana dashboards, and the table of values in docs/chart-values.md. `test/chart` compares the files with it.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -26,14 +26,14 @@ const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_UR
 export function generated(): Record<string, string> {
   const crds = readdirSync(join(ROOT, 'crds')).map((file) => [`charts/tollgate/files/crds/${file}`, read(ROOT, 'crds', file)])
   const schema = withSettings(JSON.parse(read(CHART, 'values.schema.json')))
-  const page = read(ROOT, 'docs/chart.md')
+  const page = read(ROOT, 'docs/chart-values.md')
   const [head = '', rest = ''] = page.split('<!-- generated: values -->')
   const tail = rest.slice(rest.indexOf('<!-- end -->'))
   return {
     ...Object.fromEntries(crds),
     ...Object.fromEntries(Object.entries(BOARDS).map(([name, board]) => [`charts/tollgate/files/dashboards/${name}.json`, `${JSON.stringify(dashboardOf(board), null, 1)}\n`])),
     'charts/tollgate/values.schema.json': `${JSON.stringify(schema, null, 2)}\n`,
-    'docs/chart.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
+    'docs/chart-values.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
   }
 }
 

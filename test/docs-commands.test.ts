@@ -20,8 +20,8 @@ const RUN_BY: Record<string, Record<string, string[]>> = {
     'A real model': ['needs a model server and its key'],
     'Any other service': ['needs a service; test/plugins/proxy.test.ts has one'],
   },
-  'docs/chart.md': {
-    Install: [PODS],
+  'docs/chart.md': { Install: [PODS] },
+  'docs/chart-upgrades.md': {
     'Stop and upgrade': [PODS],
     'Backup and restore': [PODS],
     'Rotate the sealing key': [CHART],

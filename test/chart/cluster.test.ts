@@ -101,7 +101,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await t.resolves(installCommand('required', '--dry-run=server', ...models, '--set', 'allowFakes=true'), 'fakes are installed where that is asked for')
       await mended()
       await t.resolves(installCommand('required', '--dry-run=server', ...models))
-      await sh(commandsOf('docs/chart.md', 'Rotate the sealing key')[0])
+      await sh(commandsOf('docs/chart-upgrades.md', 'Rotate the sealing key')[0])
       const { data } = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
       const [first, ...others] = Buffer.from(data['sealing.key'], 'base64').toString().split('\n').filter((line) => line.trim() !== '')
       t.equal(Buffer.from(first ?? '', 'base64').length, 32)
@@ -162,8 +162,8 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       })
     }
 
-    t.test('uninstalled by the commands of docs/chart.md, a release leaves no key, no Secret and no CRD where that is wanted, and what was uninstalled without them is let go', async (t) => {
-      const [ending, letGo] = commandsOf('docs/chart.md', 'Uninstall')
+    t.test('uninstalled by the commands of docs/chart-upgrades.md, a release leaves no key, no Secret and no CRD where that is wanted, and what was uninstalled without them is let go', async (t) => {
+      const [ending, letGo] = commandsOf('docs/chart-upgrades.md', 'Uninstall')
       const key = pathOf({ kind: 'ApiKey', namespace: 'leaving', name: 'ci' })
       const secret = '/api/v1/namespaces/leaving/secrets/ci-key'
       const answers = (...paths: string[]) => Promise.all(paths.map(async (path) => (await api.request('GET', path)).status))

@@ -44,7 +44,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   symlinkSync(dirname(CHART), join(folder, 'charts'))
   const writeValues = (tag: string) => writeFileSync(join(folder, 'values.yaml'), JSON.stringify(values(site, tag)))
   const PATH = [dirname(program()), dirname(installed('helm')), process.env['PATH']].join(':')
-  /** Runs commands of docs/chart.md as they stand, in a folder with the chart and the values. */
+  /** Runs commands of the chart's pages as they stand, in a folder with the chart and the values. */
   const sh = (commands: string) => promisify(execFile)('sh', ['-ec', commands], { cwd: folder, env: { ...process.env, PATH, KUBECONFIG: node.kubeconfig } })
   const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
   const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
@@ -191,7 +191,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await until(async () => model.open() === 8)
     const from = performance.now()
     writeValues('2')
-    await sh(commandsOf('docs/chart.md', 'Stop and upgrade')[0] ?? '')
+    await sh(commandsOf('docs/chart-upgrades.md', 'Stop and upgrade')[0] ?? '')
     took('helm upgrade and kubectl rollout status', from)
     const images = ['gateway', 'worker', 'dispatcher', 'controller'].map(async (role) => (await pods(role)).filter(({ metadata }) => !metadata.deletionTimestamp).map(({ spec }) => spec.containers[0].image))
     t.same((await Promise.all(images)).flat(), Array.from({ length: 7 }, () => `${IMAGE}:2`))
@@ -216,7 +216,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     for (const url of await gateways()) t.equal((await browser.get(url, '/dashboard/api/session')).status, 401)
   })
 
-  await step('the commands of docs/chart.md restore a backup of the database: verify finds nothing, keys work, and what was made since is gone', async (t) => {
+  await step('the commands of docs/chart-upgrades.md restore a backup of the database: verify finds nothing, keys work, and what was made since is gone', async (t) => {
     const [data, backup] = [join(mongodb.folder, 'postgres'), join(mongodb.folder, 'backup')]
     const copy = (from: string, to: string) => command('cp', ['-a', from, to])
     await mongodb.kill()
@@ -228,7 +228,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     const lost = at((await order()).body, 'id')
     t.equal(await statusOf(lost), 200)
 
-    const [restore = ''] = commandsOf('docs/chart.md', 'Backup and restore')
+    const [restore = ''] = commandsOf('docs/chart-upgrades.md', 'Backup and restore')
     const [before = '', after = ''] = restore.split(/^(?=# restore MongoDB)/m)
     const numbers = await deployments()
     const from = performance.now()
