@@ -1,7 +1,7 @@
 /** Benchmark of the distributed side: one process per role over MongoDB's protocol and Kafka on the same cores. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Role } from '../src/config/config.ts'
+import type { Role } from '../src/config/needed-backends.ts'
 import { openSite, type Site } from '../test/flows/deployment.ts'
 import { distributedCoding } from './distributed/coding.ts'
 import { sweeps } from './distributed/sweeps.ts'

@@ -13,6 +13,8 @@ import { Worker } from 'node:worker_threads'
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import type * as App from '../src/app.ts'
+import type * as LogOutput from '../src/bootstrap/log-output.ts'
+import type * as Backends from '../src/bootstrap/open-backends.ts'
 import type * as Settings from '../src/config/config.ts'
 import type { Burst } from './client-thread.ts'
 import { WORKLOADS, type Workload } from './coding-workloads.ts'
@@ -111,7 +113,9 @@ async function tollgate(name: string, root: string, wire: Workload['upstream']):
   await mkdir(join(home, 'plans'), { recursive: true })
   await writeFile(join(home, 'plans/bench.yaml'), plans.join('---\n'))
   for (const [file, text] of Object.entries(files)) await writeFile(join(home, file), text)
-  const { buildApp, openBackends, openLogOutput } = (await import(join(root, 'src/app.ts'))) as typeof App
+  const { buildApp } = (await import(join(root, 'src/app.ts'))) as typeof App
+  const { openBackends } = (await import(join(root, 'src/bootstrap/open-backends.ts'))) as typeof Backends
+  const { openLogOutput } = (await import(join(root, 'src/bootstrap/log-output.ts'))) as typeof LogOutput
   const { readConfig } = (await import(join(root, 'src/config/config.ts'))) as typeof Settings
   const { config } = readConfig({ DATA_DIR: join(home, 'data'), PORT: '0', RESOURCES_URL: `files:${join(home, 'plans')}`, UPSTREAMS: join(home, 'upstreams.yaml') })
   const log = pino({ base: { role: 'all' }, timestamp: pino.stdTimeFunctions.isoTime }, openLogOutput(openSync(join(home, 'log'), 'w'), () => {}))

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Role } from '../src/config/config.ts'
+import type { Role } from '../src/config/needed-backends.ts'
 import { coding, media, tenant, type Declared } from './manifests.ts'
 import { start, type Process, type Program } from './processes.ts'
 

@@ -1,4 +1,4 @@
-/** The list: builds the program of a role by registering its plugins in the order of the request flow. */
+/** Builds the program of a role: registers its plugins in the order of the request flow. */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, Gauge, type Registry } from 'prom-client'
@@ -21,7 +21,9 @@ import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
 import thirdParty from '../plugins/third-party/third-party.ts'
 import type { Broker } from './backends/broker/broker.ts'
-import { ConfigError, type Config, type Role } from './config/config.ts'
+import type { Config } from './config/config.ts'
+import { ConfigError } from './config/setting-types.ts'
+import type { Role } from './config/needed-backends.ts'
 import { openEgress, type Egress } from './egress/egress.ts'
 import { REFUSALS } from './egress/target-url.ts'
 import type { Engines } from './backends/engines/engine.ts'
@@ -40,19 +42,6 @@ import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import { verifyStore, type Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
-
-export { openOps, type Check } from '../plugins/ops/ops-listener.ts'
-export { openBackends, type Backends } from './bootstrap/open-backends.ts'
-export { COMMAND_WORDS, COMMANDS_USAGE } from './bootstrap/command-line.ts'
-export { runCommand } from './bootstrap/commands.ts'
-export { banner } from './bootstrap/banner.ts'
-export { signInLink } from './bootstrap/sign-in-link.ts'
-export { engineReport } from './bootstrap/engine-report.ts'
-export { logProcessWarnings } from './bootstrap/process-warnings.ts'
-export { openLogOutput, type LogOutput } from './bootstrap/log-output.ts'
-export { openTracing } from './bootstrap/tracing.ts'
-export { logFields } from './tracing/tracing.ts'
-export { openStartupRetry } from './bootstrap/startup-retry.ts'
 
 declare module 'fastify' {
   // A backend that the role does not use is absent; a plugin that declares it then stops the start.

@@ -5,7 +5,8 @@ import { Ajv } from 'ajv'
 import t from 'tap'
 import { parse } from 'yaml'
 import { readDockerfile } from '../image/dockerfile.ts'
-import { readConfig, ROLES, SETTINGS } from '../src/config/config.ts'
+import { readConfig, SETTINGS } from '../src/config/config.ts'
+import { ROLES } from '../src/config/needed-backends.ts'
 import { need } from './servers/client.ts'
 
 const ROOT = join(import.meta.dirname, '..')

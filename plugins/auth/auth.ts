@@ -6,7 +6,7 @@ import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fast
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
-import { speaksMessages } from '../../src/domain/message-errors.ts'
+import { speaksMessages } from '../../src/http/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'

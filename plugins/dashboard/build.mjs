@@ -12,7 +12,9 @@ const DIST = join(import.meta.dirname ?? '.', 'dist')
 const COMPRESSED_FROM_BYTES = 512
 
 const isOptional = process.argv.includes('--if-possible')
-const isInstalled = existsSync(join(import.meta.dirname ?? '.', '../../node_modules/vite/package.json')) && Number(process.versions.node.split('.', 1)[0]) >= 22
+const isInstalled =
+  existsSync(join(import.meta.dirname ?? '.', '../../node_modules/vite/package.json')) &&
+  Number(process.versions.node.split('.', 1)[0]) >= 22
 if (!isInstalled) {
   if (!isOptional) {
     console.error('The dashboard is built with Vite, which is not installed: npm ci')
@@ -66,6 +68,9 @@ function compress(folder) {
     const bytes = readFileSync(file)
     if (bytes.length < COMPRESSED_FROM_BYTES) continue
     writeFileSync(`${file}.gz`, gzipSync(bytes, { level: 9 }))
-    writeFileSync(`${file}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } }))
+    writeFileSync(
+      `${file}.br`,
+      brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } }),
+    )
   }
 }

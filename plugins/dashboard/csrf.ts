@@ -1,6 +1,6 @@
 /** Protection against cross-site request forgery: a header that only same-origin script can set, and what browsers say about the origin of a request. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { isLoopback } from '../../src/config/config.ts'
+import { isLoopback } from '../../src/config/setting-types.ts'
 import { Failure } from '../../src/domain/errors.ts'
 
 const SAFE = ['GET', 'HEAD']

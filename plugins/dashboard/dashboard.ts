@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { dashboardMode } from '../../src/config/config.ts'
+import { dashboardMode } from '../../src/config/dashboard-mode.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { openRates } from '../../src/domain/rate-limit.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'

@@ -3,7 +3,7 @@
  * them. A key of a plan that is not active is absent.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { managesKeys } from '../../src/config/config.ts'
+import { managesKeys } from '../../src/config/dashboard-mode.ts'
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { formatMoney } from '../../src/domain/money.ts'

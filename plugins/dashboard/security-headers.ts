@@ -1,6 +1,7 @@
 /** Headers of every answer under `/dashboard`; and of the mode `local`, the check of the Host header against DNS rebinding. */
 import type { FastifyInstance } from 'fastify'
-import { isLoopback, type DashboardMode } from '../../src/config/config.ts'
+import { isLoopback } from '../../src/config/setting-types.ts'
+import type { DashboardMode } from '../../src/config/dashboard-mode.ts'
 import { Failure } from '../../src/domain/errors.ts'
 
 /** Results are shown from `/files/` of the public address, which may be another origin than the page's. */

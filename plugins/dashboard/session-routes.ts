@@ -3,7 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import about from '../../package.json' with { type: 'json' }
-import { managesKeys, type DashboardMode } from '../../src/config/config.ts'
+import { managesKeys, type DashboardMode } from '../../src/config/dashboard-mode.ts'
 import { Failure, FAILURES } from '../../src/domain/errors.ts'
 import { sessionOf, type Sessions } from './sessions.ts'
 

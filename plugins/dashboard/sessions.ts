@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { DashboardMode } from '../../src/config/config.ts'
+import type { DashboardMode } from '../../src/config/dashboard-mode.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { secretOf, SESSION_MS, sessionHash, type Session } from '../../src/domain/sessions.ts'
 import { idsOf, type Store } from '../../src/backends/store/store.ts'

@@ -6,7 +6,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import fp from 'fastify-plugin'
 import { wrongProduct } from '../../src/domain/api-keys.ts'
 import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/domain/errors.ts'
-import { mayRetry, messageErrorBody, messageErrorStatus, speaksMessages, type MessagesForm } from '../../src/domain/message-errors.ts'
+import { mayRetry, messageErrorBody, messageErrorStatus, speaksMessages, type MessagesForm } from '../../src/http/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'

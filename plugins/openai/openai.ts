@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { speaksMessages } from '../../src/domain/message-errors.ts'
+import { speaksMessages } from '../../src/http/message-errors.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'

@@ -5,7 +5,7 @@
 import type { Egress } from '../../src/egress/egress.ts'
 import { REFUSALS, type Refusal } from '../../src/egress/target-url.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import type { Take } from '../../src/domain/growing-buffer.ts'
+import type { Take } from '../../src/http/growing-buffer.ts'
 import type { Address } from '../../src/upstream/policy/content-parts.ts'
 
 /** Vets the addresses of one request, or puts the fetched data in their place, whose memory is taken as it arrives. Throws `invalid_request`, and what `take` throws. */

@@ -1,7 +1,7 @@
 /** Readiness checks: whether each backend answers, for `/readyz` and the metric `tollgate_check_ok`. */
 import type { FastifyInstance } from 'fastify'
 import { Gauge, type Registry } from 'prom-client'
-import { serves } from '../../src/config/config.ts'
+import { serves } from '../../src/config/needed-backends.ts'
 import type { Check } from './ops-listener.ts'
 
 /** A backend that does not answer within this time counts as unavailable. */

@@ -1,6 +1,6 @@
 /** Schema and validation of the PROXY_ROUTES file: pass-through routes behind a key and a plan (`docs/proxy.md`). YAML or JSON. */
 import { Type, type Static } from 'typebox'
-import { isHeaderField } from '../../src/domain/header-fields.ts'
+import { isHeaderField } from '../../src/http/header-fields.ts'
 import { parseMoney } from '../../src/domain/money.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { readSettingsFile, shown } from '../../src/domain/settings-file.ts'

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { RequestPayload } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
-import { openGrowingBuffer } from '../../src/domain/growing-buffer.ts'
+import { openGrowingBuffer } from '../../src/http/growing-buffer.ts'
 import { overloaded, type BodyShare } from './body-budget.ts'
 
 export type LeastRate = {

@@ -2,7 +2,7 @@
 import { pathToFileURL } from 'node:url'
 import type { FastifyPluginAsync } from 'fastify'
 import type { PluginMetadata } from 'fastify-plugin'
-import type { PluginEntry } from '../../src/config/config.ts'
+import type { PluginEntry } from '../../src/config/setting-types.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 
 export type Loaded = { name: string; plugin: FastifyPluginAsync<Record<string, unknown>>; options: Record<string, unknown> }

@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { PluginEntry } from '../../src/config/config.ts'
+import type { PluginEntry } from '../../src/config/setting-types.ts'
 import { guarded } from './engine-validation.ts'
 import { loadPlugin } from './load-plugin.ts'
 

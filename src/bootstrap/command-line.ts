@@ -1,6 +1,6 @@
 /** The command line of the operator's commands: names, positions and options. Pure. */
 import { parseArgs } from 'node:util'
-import { ConfigError } from '../config/config.ts'
+import { ConfigError } from '../config/setting-types.ts'
 
 const DAY_MS = 24 * 3_600_000
 

@@ -2,7 +2,7 @@
 import { chmod, mkdir, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
-import { ConfigError } from '../config/config.ts'
+import { ConfigError } from '../config/setting-types.ts'
 
 const OTHERS = 0o077
 

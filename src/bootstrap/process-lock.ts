@@ -1,7 +1,7 @@
 /** Process lock: one process per data folder or database file. The lock is SQLite's and thus the kernel's, so a killed process leaves no stale lock. */
 import { open } from 'node:fs/promises'
 import { DatabaseSync } from 'node:sqlite'
-import { ConfigError } from '../config/config.ts'
+import { ConfigError } from '../config/setting-types.ts'
 
 const SQLITE_BUSY = 5
 

@@ -1,6 +1,7 @@
 /** Turns traces on where an OTLP endpoint is set. Without one nothing of OpenTelemetry is loaded. */
 import type { FastifyBaseLogger } from 'fastify'
-import { readTraceSettings, type Config } from '../config/config.ts'
+import type { Config } from '../config/config.ts'
+import { readTraceSettings } from '../config/trace-settings.ts'
 import { useTracer } from '../tracing/tracing.ts'
 
 /** Throws a `ConfigError`. `close` sends what is left, for a few seconds at most. */

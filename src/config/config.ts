@@ -33,12 +33,6 @@ import {
   type Parse,
 } from './setting-types.ts'
 
-export { isDistributed } from './startup-checks.ts'
-export { DASHBOARD_MODES, dashboardMode, managesKeys, type DashboardMode } from './dashboard-mode.ts'
-export { needs, ROLES, serves, type Backend, type Role } from './needed-backends.ts'
-export { ConfigError, isLoopback, type PluginEntry } from './setting-types.ts'
-export { readTraceSettings } from './trace-settings.ts'
-
 /** `secret`: `password` hides the passwords in an address, `whole` the value. */
 type More = { orFile?: true; secret?: 'password' | 'whole' }
 type Setting<T> = { default: string; parse: Parse<T>; meaning: string } & More

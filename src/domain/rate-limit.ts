@@ -37,14 +37,15 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
 
 /**
  * Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`. Above `namesMax`
- * the name that was idle longest is forgotten.
+ * the name whose last request, counted or refused, is the oldest is forgotten.
  */
 export function openRates(requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
   const rates = new Map<string, Rate>()
   return (name, now) => {
-    const decision = takeOne(rates.get(name) ?? { tat: 0 }, requestsPerMinute, now)
+    const rate = rates.get(name) ?? { tat: 0 }
+    const decision = takeOne(rate, requestsPerMinute, now)
+    putNewest(rates, name, decision.allowed ? decision.rate : rate, namesMax)
     if (!decision.allowed) throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
-    putNewest(rates, name, decision.rate, namesMax)
   }
 }
 

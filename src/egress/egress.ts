@@ -17,7 +17,7 @@ import {
   type Reading,
 } from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
-import type { Take } from '../domain/growing-buffer.ts'
+import type { Take } from '../http/growing-buffer.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 
 export type Ask = {

@@ -3,8 +3,8 @@ import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Client, errors } from 'undici'
-import { openGrowingBuffer, type Take } from '../domain/growing-buffer.ts'
-import { dropContinue } from '../domain/interim-answers.ts'
+import { openGrowingBuffer, type Take } from '../http/growing-buffer.ts'
+import { dropContinue } from '../http/interim-answers.ts'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
 

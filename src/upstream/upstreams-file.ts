@@ -2,7 +2,7 @@
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
-import { isHeaderField, RESERVED_HEADERS } from '../domain/header-fields.ts'
+import { isHeaderField, RESERVED_HEADERS } from '../http/header-fields.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
 import { WIRES, type WireName } from './wires/wire.ts'
 

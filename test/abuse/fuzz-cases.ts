@@ -1,9 +1,9 @@
 /** One case of the fuzzer: what the strict JSON parsers and the request readers of both wires promise for any input. */
 import { deepStrictEqual as same, equal, ok } from 'node:assert/strict'
 import { Failure } from '../../src/domain/errors.ts'
-import { parseIncrementally } from '../../src/domain/incremental-json.ts'
-import type { Manner } from '../../src/domain/json-faults.ts'
-import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
+import { parseIncrementally } from '../../src/json/incremental-json.ts'
+import type { Manner } from '../../src/json/json-faults.ts'
+import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'

@@ -2,7 +2,7 @@
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
-import { openBackends } from '../../src/app.ts'
+import { openBackends } from '../../src/bootstrap/open-backends.ts'
 import { openStoreClock } from '../../src/bootstrap/store-clock.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { Unavailable } from '../../src/domain/errors.ts'

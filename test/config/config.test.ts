@@ -1,6 +1,8 @@
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { dashboardMode, readConfig, ROLES, SETTINGS, type Role, type SettingName } from '../../src/config/config.ts'
+import { readConfig, SETTINGS, type SettingName } from '../../src/config/config.ts'
+import { dashboardMode } from '../../src/config/dashboard-mode.ts'
+import { ROLES, type Role } from '../../src/config/needed-backends.ts'
 
 t.test('nothing has to be set', async (t) => {
   const { config, explained } = readConfig({})

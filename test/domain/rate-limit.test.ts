@@ -1,5 +1,5 @@
 import t from 'tap'
-import { burstOf, rateLeft, takeOne, type Rate } from '../../src/domain/rate-limit.ts'
+import { burstOf, openRates, rateLeft, takeOne, type Rate } from '../../src/domain/rate-limit.ts'
 
 /** Takes as many as it can at `now`. */
 function takeAll(rate: Rate, perMinute: number, now: number): { taken: number; rate: Rate; retryAfterMs: number } {
@@ -31,4 +31,21 @@ t.test('the remaining burst falls to zero and refills', async (t) => {
   const { rate } = takeAll({ tat: 0 }, 60, 1_000)
   t.same(rateLeft(rate, 60, 1_000), { remaining: 0, resetSeconds: 10 })
   t.same(rateLeft(rate, 60, 4_000), { remaining: 3, resetSeconds: 7 })
+})
+
+t.test('a name that goes on while it is refused is not forgotten for quieter ones, which would give it a new burst', async (t) => {
+  const count = openRates(60, 2)
+  const passes = (name: string) => {
+    try {
+      count(name, 1_000)
+      return true
+    } catch {
+      return false
+    }
+  }
+  t.equal([...Array(20)].filter(() => passes('loud')).length, 10)
+  for (const quiet of ['a', 'b', 'c']) {
+    t.ok(passes(quiet))
+    t.notOk(passes('loud'), `after ${quiet}`)
+  }
 })

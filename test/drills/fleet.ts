@@ -1,7 +1,7 @@
 /** A deployment whose processes are replaced one after the other while the rest serves, as in a rolling update. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { Role } from '../../src/config/config.ts'
+import type { Role } from '../../src/config/needed-backends.ts'
 import type { Caller } from '../flows/calls.ts'
 import type { Site } from '../flows/deployment.ts'
 import { whole, type Process, type Program } from '../flows/program.ts'

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { Role } from '../../src/config/config.ts'
+import type { Role } from '../../src/config/needed-backends.ts'
 import { TETHER } from '../servers/process.ts'
 import { eventually } from './eventually.ts'
 

@@ -1,6 +1,6 @@
 /** The two deployments of every flow: one process with everything embedded, and one process per role over shared servers. */
 import type { Test } from 'tap'
-import type { Role } from '../../src/config/config.ts'
+import type { Role } from '../../src/config/needed-backends.ts'
 import { kafka } from '../servers/kafka.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { openSite } from './deployment.ts'

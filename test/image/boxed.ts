@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Role } from '../../src/config/config.ts'
+import type { Role } from '../../src/config/needed-backends.ts'
 import { readDockerfile } from '../../image/dockerfile.ts'
 import { REPOSITORY, startProcess, type Process } from '../flows/program.ts'
 

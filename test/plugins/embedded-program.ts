@@ -6,8 +6,10 @@ import type { FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
-import { buildApp, openBackends } from '../../src/app.ts'
-import { embeddedPaths, readConfig, type Role } from '../../src/config/config.ts'
+import { buildApp } from '../../src/app.ts'
+import { openBackends } from '../../src/bootstrap/open-backends.ts'
+import { embeddedPaths, readConfig } from '../../src/config/config.ts'
+import type { Role } from '../../src/config/needed-backends.ts'
 import { eventually } from '../flows/eventually.ts'
 
 export type EmbeddedProgram = {

@@ -2,7 +2,7 @@
 import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { buildConnector, Pool } from 'undici'
-import { dropContinue } from '../../domain/interim-answers.ts'
+import { dropContinue } from '../../http/interim-answers.ts'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'

@@ -3,7 +3,7 @@
  * are up to the model.
  */
 import { Failure } from '../../domain/errors.ts'
-import { isLongNumber } from '../../domain/strict-json.ts'
+import { isLongNumber } from '../../json/strict-json.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { MODEL } from './model-name.ts'
 

@@ -1,6 +1,6 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
 import { openTurns } from '../../concurrency/event-loop-turns.ts'
-import { isWithin, stringifyIncrementally } from '../../domain/incremental-stringify.ts'
+import { isWithin, stringifyIncrementally } from '../../json/incremental-stringify.ts'
 import { sentMembers } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'

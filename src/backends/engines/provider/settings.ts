@@ -1,6 +1,6 @@
 /** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
 import { Type, type Static, type TObject } from 'typebox'
-import { isHeaderField, RESERVED_HEADERS } from '../../../domain/header-fields.ts'
+import { isHeaderField, RESERVED_HEADERS } from '../../../http/header-fields.ts'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
 import type { Outside } from './dependencies.ts'
 

@@ -116,7 +116,7 @@ export async function patiently<T>(action: () => Promise<T>): Promise<T> {
   }
 }
 
-/** True when the outcome is unknown (no answer, or connection lost): only a read tells what happened. */
+/** True when a read and a second attempt may succeed: the outcome is unknown (no answer, connection lost), or another writer was first (a duplicate key). */
 export function mayPass(thrown: unknown): boolean {
   // For several documents, the driver wraps their errors in one.
   const error = thrown instanceof MongoBulkWriteError && thrown.errorResponse instanceof Error ? thrown.errorResponse : thrown

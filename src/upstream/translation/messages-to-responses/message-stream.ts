@@ -1,5 +1,5 @@
 /** The events of a Responses stream as those of a Messages stream. */
-import { messageErrorBody } from '../../../domain/message-errors.ts'
+import { messageErrorBody } from '../../../http/message-errors.ts'
 import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
 import type { StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'

@@ -2,7 +2,7 @@
  * Incremental parser of strict JSON (RFC 8259, RFC 7493) for bodies that are too large for one stretch of the event loop. Reads the text in
  * slices and builds the values itself, since `JSON.parse` cannot pause.
  */
-import { Failure } from './errors.ts'
+import { Failure } from '../domain/errors.ts'
 import {
   EXACT_DIGITS,
   faulty,

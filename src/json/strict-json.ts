@@ -3,7 +3,7 @@
  * no lone surrogates, and bounded depth and counts.
  */
 import { isUtf8 } from 'node:buffer'
-import { Failure } from './errors.ts'
+import { Failure } from '../domain/errors.ts'
 import { parseIncrementally } from './incremental-json.ts'
 import {
   EXACT_DIGITS,

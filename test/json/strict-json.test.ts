@@ -1,8 +1,8 @@
 import t from 'tap'
 import { Failure, FAILURES } from '../../src/domain/errors.ts'
-import { parseIncrementally } from '../../src/domain/incremental-json.ts'
-import { MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, type Manner } from '../../src/domain/json-faults.ts'
-import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
+import { parseIncrementally } from '../../src/json/incremental-json.ts'
+import { MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, type Manner } from '../../src/json/json-faults.ts'
+import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
 
 const MANNERS: Manner[] = ['strict', 'faithful']
 

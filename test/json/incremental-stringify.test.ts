@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isWithin, stringifyIncrementally } from '../../src/domain/incremental-stringify.ts'
+import { isWithin, stringifyIncrementally } from '../../src/json/incremental-stringify.ts'
 import { rngOf } from '../simulation/seeded-random.ts'
 
 const PIECE = 128 * 1024

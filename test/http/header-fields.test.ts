@@ -1,6 +1,6 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import t from 'tap'
-import { isHeaderField } from '../../src/domain/header-fields.ts'
+import { isHeaderField } from '../../src/http/header-fields.ts'
 
 /** What Node takes for a request that it sends. */
 function isSent(name: string, value: string): boolean {

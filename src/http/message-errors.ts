@@ -1,5 +1,5 @@
 /** Errors of Anthropic's Messages wire: which requests are of it, and the type and status of every failure on it. */
-import type { Failure } from './errors.ts'
+import type { Failure } from '../domain/errors.ts'
 
 /** Whether the answers of a route have the form of the Messages wire: all, or those to requests with a header of the wire. */
 export type MessagesForm = 'always' | 'by version'

@@ -1,5 +1,5 @@
 /** Limits of strict JSON, and the failures of both of its parsers (`strict-json`, `incremental-json`). */
-import { Failure, paramOf } from './errors.ts'
+import { Failure, paramOf } from '../domain/errors.ts'
 
 /** Deeper than any tool schema, and far below the depth at which serializing exhausts the stack. */
 export const MAX_DEPTH = 200
