@@ -1,6 +1,6 @@
 /**
- * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/, the settings of src/config/config.ts in
- * values.schema.json, the Grafana dashboards, and the table of values in docs/chart-values.md. `test/chart` compares the files with it.
+ * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/ with the operations of
+ * src/domain/operations, these operations and the settings of src/config/config.ts in values.schema.json, the Grafana dashboards, and the table of values in docs/chart-values.md. `test/chart` compares the files with it.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,6 +8,8 @@ import { parse } from 'yaml'
 import { ProxyRoutesFile } from '../plugins/proxy/routes-file.ts'
 import { EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { SETTINGS } from '../src/config/config.ts'
+import { KINDS } from '../src/domain/media-generations.ts'
+import { OPERATIONS } from '../src/domain/media-operations.ts'
 import { BOARDS } from './dashboard-panels.ts'
 import { dashboardOf } from './dashboards.ts'
 import { UpstreamsFile } from '../src/upstream/upstreams-file.ts'
@@ -22,19 +24,31 @@ type Schema = { description?: string; properties?: Record<string, Schema>; items
 const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE DERIVED_KEYS_FILE UPSTREAMS PLAN_LIMITS
   BROKER_URL FILES_URL ENGINES DASHBOARD DASHBOARD_KEY_MANAGEMENT OIDC_ISSUER OIDC_CLIENT_ID OIDC_CLIENT_SECRET OIDC_TENANT_CLAIM OIDC_SCOPES PROXY_ROUTES WORKER_SLOTS WORKER_KINDS DRAIN_DELAY_SECONDS SHUTDOWN_SECONDS`.split(/\s+/)
 
+const ALL_KINDS = [...KINDS, ...OPERATIONS]
+
 /** Every generated file by its path from the root. */
 export function generated(): Record<string, string> {
-  const crds = readdirSync(join(ROOT, 'crds')).map((file) => [`charts/tollgate/files/crds/${file}`, read(ROOT, 'crds', file)])
-  const schema = withSettings(JSON.parse(read(CHART, 'values.schema.json')))
+  const crds = readdirSync(join(ROOT, 'crds')).flatMap((file) => {
+    const text = read(ROOT, 'crds', file).replace(/(description: Operation on existing media\.\n.*\n *enum: ).*/, `$1[${OPERATIONS.join(', ')}]`)
+    return [[`crds/${file}`, text], [`charts/tollgate/files/crds/${file}`, text]]
+  })
+  const pools = 'charts/tollgate/templates/_worker-pools.tpl'
+  const schema = withSettings(withKinds(JSON.parse(read(CHART, 'values.schema.json'))))
   const page = read(ROOT, 'docs/chart-values.md')
   const [head = '', rest = ''] = page.split('<!-- generated: values -->')
   const tail = rest.slice(rest.indexOf('<!-- end -->'))
   return {
     ...Object.fromEntries(crds),
     ...Object.fromEntries(Object.entries(BOARDS).map(([name, board]) => [`charts/tollgate/files/dashboards/${name}.json`, `${JSON.stringify(dashboardOf(board), null, 1)}\n`])),
+    [pools]: read(ROOT, pools).replace(/(define "tollgate\.kinds" -}}\n).*/, `$1[${ALL_KINDS.join(', ')}]`),
     'charts/tollgate/values.schema.json': `${JSON.stringify(schema, null, 2)}\n`,
     'docs/chart-values.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
   }
+}
+
+/** The schema with the kinds and operations that a worker may run. */
+function withKinds(schema: Schema): Schema {
+  return JSON.parse(JSON.stringify(schema), (name, value) => (name === 'kinds' ? { ...value, items: { enum: ALL_KINDS } } : value))
 }
 
 /** The schema with `settings` as src/config/config.ts has them, their names, to which `env` and `extraEnv` are closed, and the files. */

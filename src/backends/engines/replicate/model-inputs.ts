@@ -29,7 +29,7 @@ export type PartName = (typeof PARTS)[number]
 export type InputNames = Partial<Record<PartName, string>>
 
 /** What most models of a kind call their inputs. */
-export const USUAL_NAMES: Readonly<Record<EngineRequest['verb'], InputNames>> = {
+export const USUAL_NAMES = {
   image: { prompt: 'prompt', width: 'width', height: 'height', seed: 'seed' },
   video: { prompt: 'prompt', seconds: 'duration', aspectRatio: 'aspect_ratio', seed: 'seed' },
   music: { prompt: 'prompt', seconds: 'duration' },
@@ -39,7 +39,7 @@ export const USUAL_NAMES: Readonly<Record<EngineRequest['verb'], InputNames>> = 
   inpaint: { media: 'image', mask: 'mask', prompt: 'prompt', seed: 'seed' },
   trim: { media: 'video', startSeconds: 'start_time', endSeconds: 'end_time' },
   merge: { allMedia: 'videos' },
-}
+} satisfies Partial<Record<EngineRequest['verb'], InputNames>>
 
 /** Addresses from which the provider reads the inputs. */
 export type MediaUrls = { media: string[]; mask: string | null }
@@ -105,19 +105,19 @@ function partsOf(request: EngineRequest, { media, mask }: MediaUrls): Parts {
   return request.verb === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
 }
 
+/** The parameters of a request as parts: times in seconds, sizes as models take them. */
 function ownParts(request: EngineRequest): Parts {
-  if (request.verb === 'background_remove') return { background: request.background, crop: request.crop }
-  if (request.verb === 'upscale') return { scale: request.scale }
-  if (request.verb === 'ai_edit')
-    return { prompt: request.prompt, strength: request.strength ?? undefined, seed: request.seed ?? undefined }
-  if (request.verb === 'inpaint') return { prompt: request.prompt, seed: request.seed ?? undefined }
-  if (request.verb === 'trim')
-    return { startSeconds: request.startMs / 1000, endSeconds: request.endMs === null ? undefined : request.endMs / 1000 }
-  if (request.verb === 'merge') return { transition: request.transition, fit: request.fit }
-  const { prompt, width, height, durationMs, seed } = request
-  const size = width === null || height === null ? {} : { width, height, size: `${width}x${height}`, aspectRatio: ratioOf(width, height) }
-  return { prompt, seed: seed ?? undefined, seconds: durationMs === null ? undefined : durationMs / 1000, ...size }
+  const parts: Parts = Object.fromEntries(
+    Object.entries(request).map(([name, value]) =>
+      name.endsWith('Ms') ? [SECONDS_OF[name] ?? name, value === null ? undefined : value / 1000] : [name, value ?? undefined],
+    ),
+  )
+  if (!('width' in request) || request.width === null || request.height === null) return parts
+  const { width, height } = request
+  return { ...parts, size: `${width}x${height}`, aspectRatio: ratioOf(width, height) }
 }
+
+const SECONDS_OF: Record<string, PartName> = { startMs: 'startSeconds', endMs: 'endSeconds', durationMs: 'seconds' }
 
 /** Ratios that models know by name. */
 const RATIOS = ['1:1', '16:9', '9:16', '4:3', '3:4', '3:2', '2:3', '21:9', '9:21', '5:4', '4:5', '2:1', '1:2']

@@ -59,17 +59,19 @@ export const ReplicateOptions = Type.Object(
 )
 
 type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks }
-const namesOf = ({ inputs: named }: Offer, { verb }: EngineRequest): InputNames => named ?? USUAL_NAMES[verb]
+const usualNames: Partial<Record<EngineRequest['verb'], InputNames>> = USUAL_NAMES
+const namesOf = ({ inputs: named }: Offer, { verb }: EngineRequest): InputNames => named ?? usualNames[verb] ?? {}
 type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
 export function replicateEngines(outside: Outside): OpenEngine {
   return async (_name, options) => {
-    const { offers, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
+    const { offers: offered, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
+    const offers: Partial<Record<EngineRequest['verb'], Offer>> = offered
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach)
     const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
-    const engine = providedEngine(api, offersOf(offers, hasSharp()), async (request, run, background) => {
+    const engine = providedEngine(api, offersOf(offered, hasSharp()), async (request, run, background) => {
       const offer = offers[request.verb] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
