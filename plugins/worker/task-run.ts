@@ -9,6 +9,8 @@ import { traced, type Span } from '../../src/tracing/tracing.ts'
 import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
+/** How often a run looks whether its task was canceled: a provider's job and a process cost until they are stopped. */
+const WATCH_MS = 1000
 /** For so many leases storing media and the outcome of a run is retried. */
 const STORE_LEASES = 10
 
@@ -95,7 +97,7 @@ function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Con
   }
 }
 
-/** Renews the lease of a run with its progress until stopped; aborts `cut` when the lease is lost. */
+/** Renews the lease of a run with its progress until stopped; aborts `cut` when the lease is lost, or the task canceled. */
 function keepLease(
   { tasks, leaseMs }: TaskRunContext,
   task: Task,
@@ -111,12 +113,20 @@ function keepLease(
     isRenewing = false
     if (renewed === 'lost') await abortLost(tasks, task, cut)
   }
-  const timer = setInterval(() => void renew(), leaseMs / 3)
+  let isWatching = false
+  const watch = async () => {
+    if (isWatching) return
+    isWatching = true
+    const now = await tasks.store.task(task.tenant, task.id).catch(() => null)
+    isWatching = false
+    if (now?.outcome?.outcome === 'canceled') cut.abort(new Cut('canceled'))
+  }
+  const timers = [setInterval(() => void renew(), leaseMs / 3), setInterval(() => void watch(), WATCH_MS)]
   return {
     progress(percent) {
       reached = percent
     },
-    stop: () => clearInterval(timer),
+    stop: () => timers.forEach(clearInterval),
   }
 }
 

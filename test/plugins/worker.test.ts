@@ -66,3 +66,13 @@ t.test('WORKER_KINDS takes kinds and operations, and nothing else', async (t) =>
   t.ok(app.hasPlugin('worker'))
   await t.rejects(openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,sculpt' } }), { message: /^WORKER_KINDS was "upscale,sculpt"; it may be some of image, video, music, background_remove, upscale, ai_edit, inpaint, trim, merge, or empty\.$/ })
 })
+
+t.test('a cancel reaches a run long before its lease is renewed', async (t) => {
+  const studio = await openStudio(t, { env: { TASK_LEASE_SECONDS: '600' } })
+  studio.engine.next('hang')
+  const { id } = (await studio.create()).json()
+  await studio.engine.begun(1)
+  t.equal((await studio.post(`/api/v1/generations/${id}/cancel`)).statusCode, 200)
+  while (studio.engine.aborts.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  t.same(studio.engine.aborts, ['canceled'])
+})
