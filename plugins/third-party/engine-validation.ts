@@ -68,7 +68,8 @@ function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made
   if (outcome === 'failed') {
     if (!given.code || !Object.hasOwn(TASK_ERRORS, given.code)) throw new Error(`${given.code} is no code of a failure`)
     // Our own sentence: the plugin's might name a provider.
-    return notMade(given.code, given.retryable === true, given.cause)
+    const failure = notMade(given.code, given.retryable === true, given.cause)
+    return given.retryAfterMs === undefined ? failure : { ...failure, retryAfterMs: wholeFact('retryAfterMs', given.retryAfterMs) ?? 0 }
   }
   const { body, contentType = '' } = given
   if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body))

@@ -11,7 +11,8 @@ import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } fr
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
 export type Made =
   | { outcome: 'made'; result: TaskResult; cost: number }
-  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean }
+  /** `retryAfterMs`: nothing was begun, and may be after so long. */
+  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number }
   /** The worker stops: the task goes back to the queue and no attempt is counted. */
   | { outcome: 'handed_back' }
   /** A backend was unavailable during the run. */
@@ -27,7 +28,7 @@ const CLAIMS_MAX = 64
 const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
-/** From the first run of a task: for so long runs during which a backend was unavailable cost no attempt, and lost leases of live workers do not count. */
+/** From the first run of a task: for so long runs during which a backend was unavailable, or a provider asked to wait, cost no attempt, and lost leases of live workers do not count. */
 const UNAVAILABLE_MS = 3_600_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
@@ -186,6 +187,11 @@ export async function conclude(context: TaskContext, task: Task, made: Made): Pr
   if (made.outcome === 'unavailable' && sinceFirstMs < UNAVAILABLE_MS) {
     // The provider's job is kept: it may have ended meanwhile, and another one would be paid for as well.
     const readyAt = now + jittered(Math.max(sinceFirstMs / 2, RETRY_MS.first), context.random())
+    return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
+  }
+  if (made.outcome === 'failed' && made.retryAfterMs !== undefined && sinceFirstMs + made.retryAfterMs < UNAVAILABLE_MS) {
+    // The job is kept: it may be its result that the provider asked to wait for.
+    const readyAt = now + made.retryAfterMs + jittered(RETRY_MS.first, context.random())
     return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
   }
   const { code, retryable } = made.outcome === 'unavailable' ? UNAVAILABLE : made

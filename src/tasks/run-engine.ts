@@ -60,8 +60,8 @@ type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 function failedRun(
   { log }: EngineContext,
   { id: taskId, verb }: Task,
-  { code, retryable, cause }: FailedRun & { cause?: unknown },
+  { code, retryable, retryAfterMs, cause }: FailedRun & { cause?: unknown },
 ): FailedRun {
-  log.warn({ event: 'engine_failed', taskId, verb, code, retryable, err: cause }, 'engine failed')
-  return { outcome: 'failed', code, retryable }
+  log.warn({ event: 'engine_failed', taskId, verb, code, retryable, retryAfterMs, err: cause }, 'engine failed')
+  return { outcome: 'failed', code, retryable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }

@@ -231,8 +231,8 @@ t.test('a faulty engine charges nothing, and its messages are not published', as
     const engine = await opened({ run: async () => answer })
     t.match(await engine.run(image, control), { outcome: 'failed', code: 'internal', retryable: false, message: 'Something went wrong on our side.' }, JSON.stringify(answer))
   }
-  const refusing = await opened({ run: async () => ({ outcome: 'failed', code: 'provider_error', retryable: true, message: 'Acme Models Inc. says no' }) })
-  t.match(await refusing.run(image, control), { code: 'provider_error', retryable: true, message: 'The media could not be made.' })
+  const refusing = await opened({ run: async () => ({ outcome: 'failed', code: 'provider_error', retryable: true, retryAfterMs: 5000, message: 'Acme Models Inc. says no' }) })
+  t.match(await refusing.run(image, control), { code: 'provider_error', retryable: true, retryAfterMs: 5000, message: 'The media could not be made.' })
   const gift = await opened({ quote: () => ({ Job: -1000 }) })
   t.throws(() => gift.quote(image, LIMITS), /are no amounts/)
   for (const engine of [{ offers: {} }, { offers: { image: { formats: [] } } }, { run: 7 }]) await t.rejects(opened(engine), /offers must|run must/)

@@ -51,6 +51,14 @@ t.test('a run whose source cannot be read for lack of the files backend is repea
   t.match(await studio.until(id, isFinal, 'operations'), { status: 'completed', attempts: 1 })
 })
 
+t.test('a run that its provider puts off is repeated after that time, and costs no attempt for an hour', async (t) => {
+  const { minutes, ended } = await runs(t, { outcome: 'failed', code: 'provider_error', retryable: true, retryAfterMs: 600_000 })
+  const [first, second] = minutes
+  t.ok(first === 0 && second !== undefined && second >= 10 && second < 10.1, `again after ${second} minutes`)
+  t.equal(minutes.length, 7, 'six in the first hour')
+  t.match(ended, { state: 'failed', attempts: 2, outcome: { code: 'provider_error' } })
+})
+
 /** Claims the one task whenever it is ready, in the time of `now`, and ends each run by `made` until it is final. Returns the runs, by the minute. */
 async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Task | null }> {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)

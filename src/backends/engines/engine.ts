@@ -32,7 +32,15 @@ export type Made = {
 }
 
 /** Why nothing was made. `message` is public and never names or quotes the provider; `cause` is only logged. */
-export type NotMade = { outcome: 'failed'; code: Exclude<TaskErrorCode, 'canceled'>; retryable: boolean; message: string; cause?: unknown }
+export type NotMade = {
+  outcome: 'failed'
+  code: Exclude<TaskErrorCode, 'canceled'>
+  retryable: boolean
+  message: string
+  cause?: unknown
+  /** Nothing was begun, and may be after so long. The task waits for it without losing an attempt, for an hour from its first run. */
+  retryAfterMs?: number
+}
 
 export type Control = {
   /** Aborted when the task is canceled (the reason has `why: 'canceled'`), its lease is lost, or the process stops. */

@@ -3,29 +3,41 @@ import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 
 /** RIFF/WAVE: the bytes of `data` by the rate of `fmt `. A file that was streamed does not know its length; then it goes to the end. */
 export function wavHeader(bytes: Uint8Array, totalBytes: number | null): Header {
+  const data = wavData(bytes)
+  if (data === null) return NOTHING
+  const left = totalBytes === null ? null : totalBytes - data.at
+  const samples = data.bytes === null ? left : Math.min(data.bytes, left ?? data.bytes)
+  return { ...NOTHING, durationMs: samples === null || data.perSecond === 0 ? null : Math.round((samples / data.perSecond) * 1000) }
+}
+
+/** Where the samples of RIFF/WAVE begin, how many bytes they have, null in a file that was streamed, and how many a second takes, 0 when unknown. */
+export function wavData(bytes: Uint8Array): { at: number; bytes: number | null; perSecond: number } | null {
   const view = viewOf(bytes)
-  let bytesPerSecond = 0
+  let perSecond = 0
   for (let at = 12; at + 8 <= bytes.length;) {
     const size = view.getUint32(at + 4, true)
     const type = textAt(bytes, at, 4)
-    if (type === 'fmt ' && at + 20 <= bytes.length) bytesPerSecond = view.getUint32(at + 16, true)
-    if (type === 'data') {
-      const left = totalBytes === null ? null : totalBytes - at - 8
-      const known = size !== 0 && size !== 0xffff_ffff
-      const data = known ? Math.min(size, left ?? size) : left
-      return { ...NOTHING, durationMs: data === null || bytesPerSecond === 0 ? null : Math.round((data / bytesPerSecond) * 1000) }
-    }
+    if (type === 'fmt ' && at + 20 <= bytes.length) perSecond = view.getUint32(at + 16, true)
+    if (type === 'data') return { at: at + 8, bytes: size === 0 || size >= STREAMED ? null : size, perSecond }
     at += 8 + size + (size % 2)
   }
-  return NOTHING
+  return null
 }
+
+/** Writers that cannot seek tell this length or more; ffmpeg and Python's wave among them. */
+const STREAMED = 0x7fff_0000
 
 /** FLAC (RFC 9639, 8.2): STREAMINFO is always the first block. */
 export function flacHeader(bytes: Uint8Array): Header {
-  if (bytes.length < 26) return NOTHING
-  const bits = viewOf(bytes).getBigUint64(18)
-  const [rate, samples] = [Number(bits >> 44n), Number(bits & 0xf_ffff_ffffn)]
+  const { rate, samples } = flacStream(bytes)
   return { ...NOTHING, durationMs: rate === 0 || samples === 0 ? null : Math.round((samples / rate) * 1000) }
+}
+
+/** STREAMINFO of FLAC: the largest block, samples a second and samples in all; 0 where a stream does not know them. */
+export function flacStream(bytes: Uint8Array): { blockSize: number; rate: number; samples: number } {
+  if (bytes.length < 26) return { blockSize: 0, rate: 0, samples: 0 }
+  const bits = viewOf(bytes).getBigUint64(18)
+  return { blockSize: viewOf(bytes).getUint16(10), rate: Number(bits >> 44n), samples: Number(bits & 0xf_ffff_ffffn) }
 }
 
 const RATES = [44_100, 48_000, 32_000]
@@ -44,7 +56,7 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
   const begins = tagBytes(prefix)
   if (begins >= prefix.length && rest.at === 0) return { ...NOTHING, continuesAt: begins < (totalBytes ?? Infinity) ? begins : null }
   const bytes = rest.at === 0 ? prefix.subarray(begins) : rest.bytes
-  const frame = frameOf(bytes)
+  const frame = firstMp3Frame(bytes)
   if (frame === null) return NOTHING
   const frames = framesOf(bytes, frame)
   if (frames !== null) return { ...NOTHING, durationMs: Math.round((frames * frame.samples * 1000) / frame.rate) }
@@ -52,31 +64,41 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
 }
 
 /** How long an ID3v2 tag is (ID3v2.4, 3.1): four bytes of seven bits each. */
-function tagBytes(bytes: Uint8Array): number {
+export function tagBytes(bytes: Uint8Array): number {
   if (textAt(bytes, 0, 3) !== 'ID3' || bytes.length < 10) return 0
   const footer = ((bytes[5] ?? 0) & 0x10) === 0 ? 0 : 10
   return [6, 7, 8, 9].reduce((size, at) => size * 128 + ((bytes[at] ?? 0) & 0x7f), 0) + 10 + footer
 }
 
-type Frame = { at: number; rate: number; kbps: number; samples: number; sideBytes: number }
+type Frame = { at: number; rate: number; kbps: number; samples: number; sideBytes: number; bytes: number }
 
-/** The first frame's header (ISO/IEC 11172-3, 2.4.1.3), within some padding. */
-function frameOf(bytes: Uint8Array): Frame | null {
+/** The first frame's header, within some padding. */
+export function firstMp3Frame(bytes: Uint8Array): Frame | null {
   for (let at = 0; at + 4 <= Math.min(bytes.length, 4096); at++) {
-    if (bytes[at] !== 0xff || ((bytes[at + 1] ?? 0) & 0xe0) !== 0xe0) continue
-    const [second = 0, third = 0, fourth = 0] = bytes.subarray(at + 1)
-    const version = (second >> 3) & 3
-    const layer = 4 - ((second >> 1) & 3)
-    const rate = RATES[(third >> 2) & 3]
-    const generation = version === 3 ? 1 : 2
-    const kbps = BITRATES[`${generation}.${layer}`]?.[(third >> 4) - 1]
-    if (version === 1 || rate === undefined || kbps === undefined) continue
-    const mono = fourth >> 6 === 3
-    const sideBytes = generation === 1 ? (mono ? 17 : 32) : mono ? 9 : 17
-    const samples = layer === 1 ? 384 : layer === 2 || generation === 1 ? 1152 : 576
-    return { at, rate: rate / (version === 3 ? 1 : version === 2 ? 2 : 4), kbps, samples, sideBytes }
+    const frame = mp3FrameAt(bytes, at)
+    if (frame !== null) return frame
   }
   return null
+}
+
+/** The header of the frame that begins there (ISO/IEC 11172-3, 2.4.1.3), or null. `bytes`: of the whole frame. */
+export function mp3FrameAt(bytes: Uint8Array, at: number): Frame | null {
+  if (bytes[at] !== 0xff || ((bytes[at + 1] ?? 0) & 0xe0) !== 0xe0) return null
+  const [second = 0, third = 0, fourth = 0] = bytes.subarray(at + 1, at + 4)
+  const version = (second >> 3) & 3
+  const layer = 4 - ((second >> 1) & 3)
+  const rate = RATES[(third >> 2) & 3]
+  const generation = version === 3 ? 1 : 2
+  const kbps = BITRATES[`${generation}.${layer}`]?.[(third >> 4) - 1]
+  if (version === 1 || rate === undefined || kbps === undefined) return null
+  const mono = fourth >> 6 === 3
+  const sideBytes = generation === 1 ? (mono ? 17 : 32) : mono ? 9 : 17
+  const samples = layer === 1 ? 384 : layer === 2 || generation === 1 ? 1152 : 576
+  const perSecond = rate / (version === 3 ? 1 : version === 2 ? 2 : 4)
+  const padding = (third >> 1) & 1
+  const size =
+    layer === 1 ? (Math.floor((12_000 * kbps) / perSecond) + padding) * 4 : Math.floor((samples * kbps * 125) / perSecond) + padding
+  return { at, rate: perSecond, kbps, samples, sideBytes, bytes: size }
 }
 
 function framesOf(bytes: Uint8Array, { at, sideBytes }: Frame): number | null {

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
 import type { OperationRequest } from '../../../src/domain/media-operations.ts'
 import { modelInput, USUAL_NAMES } from '../../../src/backends/engines/replicate/model-inputs.ts'
-import { targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
+import { resultUrl, targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
 import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
@@ -156,7 +156,7 @@ t.test('each state and each failure becomes its code', async (t) => {
   t.match(await ends({ status: 'succeeded', output: null, data_removed: true }), again)
   t.match(await ends({ status: 'succeeded', output: null }), again)
   t.match(await ends({ status: 'succeeded', output: [] }), { code: 'provider_error', retryable: false })
-  t.match(await ends({ status: 'succeeded', output: { video: 'https://a/b' } }), { code: 'provider_error', retryable: false, cause: { message: /\{video\}/ } })
+  t.match(await ends({ status: 'succeeded', output: { text: 'no address' } }), { code: 'provider_error', retryable: false, cause: { message: /\{text\}/ } })
 
   const cases: [string, Respond, string, boolean][] = [
     ['a rate limit', answers(429, { detail: 'Request was throttled. Your rate limit resets in ~30s.' }, { 'retry-after': '30' }), 'provider_error', true],
@@ -192,10 +192,49 @@ t.test('an output that has expired, lies about its type, is too large or leads i
   t.match(await run1(sends(png(64, 48), 'image/png'), { ...runOf().limits, bytes: 50 }), { code: 'provider_error', retryable: false })
   t.match(await run1(redirects('http://169.254.169.254/latest')), { code: 'provider_error', retryable: false })
   t.match(await run1((response) => void response.writeHead(200, { 'content-length': 1000 }).write('half', () => response.destroy())), { code: 'provider_error', retryable: true })
-  for (const output of ['http://10.0.0.1/x.png', 'https://example.com/x.png', 'http://[::1]:1/x.png', 'file:///etc/passwd', 'https://']) {
+  for (const output of ['http://10.0.0.1/x.png', 'http://169.254.169.254/x.png', 'http://[::1]:1/x.png', 'file:///etc/passwd', 'https://', 'http://localhost/x.png']) {
     fake.states = [{ status: 'succeeded', output }]
     t.match(await engine.run(image, run()), { code: 'provider_error', retryable: false }, output)
   }
+})
+
+t.test('an output may be an object, or hold lists: the address counts that ends as the format does, else the first', async (t) => {
+  const { fake, engine } = await open(t)
+  const [picture, mask] = [`${fake.origin}/delivery/out-0.png`, `${fake.origin}/delivery/mask.jpg`]
+  for (const output of [{ mask, image: picture }, { images: [picture, mask] }, [[picture]], { video: null, result: { url: picture } }, { image: `${picture}?sig=a.jpg` }]) {
+    fake.states = [{ status: 'succeeded', output }]
+    t.match(await engine.run(image, run()), { outcome: 'made', facts: { width: 64 } }, JSON.stringify(output))
+  }
+  t.same([resultUrl({ a: 'https://a/1', b: 'https://a/2.JPG' }, 'jpeg'), resultUrl({ a: 'https://a/1', b: 'https://a/2' }, 'jpeg')], ['https://a/2.JPG', 'https://a/1'])
+  t.equal(resultUrl(JSON.parse(`${'['.repeat(9000)}"https://a"${']'.repeat(9000)}`), 'png'), null, 'not at any depth')
+})
+
+t.test('a result that was cut off is not delivered', async (t) => {
+  const { fake, engine } = await open(t)
+  const whole = png(300, 200, { paint: (x, y) => [(x * y) % 256, x % 256, y] })
+  fake.next('GET /delivery/out-0.png', sends(whole.subarray(0, whole.length / 2), 'image/png'))
+  t.match(await engine.run(image, run()), { code: 'provider_error', retryable: true, cause: /broken/ })
+})
+
+t.test('a creation that the provider puts off waits for as long as it says', async (t) => {
+  const { fake, engine } = await open(t)
+  const path = 'POST /v1/models/acme/painter/predictions'
+  fake.next(path, answers(429, {}, { 'retry-after': '30' }), answers(503, {}, { 'retry-after': 'Thu, 01 Oct 2026 00:01:00 GMT' }), answers(500, {}, { 'retry-after': '30' }), answers(429))
+  for (const retryAfterMs of [30_000, 60_000, undefined, undefined]) t.match(await engine.run(image, run()), { code: 'provider_error', retryable: true, retryAfterMs })
+  fake.next('POST /v1/files', answers(429, {}, { 'retry-after': '5' }))
+  const inputs = [input('media', mp4(8, 8, 10, { bytes: 400_000 }))]
+  t.match(await engine.run({ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs })), { retryAfterMs: 5000 }, 'an upload as well')
+})
+
+t.test('another port of the API\'s host is another service', async (t) => {
+  const { fake, engine } = await open(t)
+  const other = await openReplicate(t)
+  fake.states = [{ status: 'succeeded', output: `${other.origin}/delivery/out-0.png` }]
+  t.match(await engine.run(image, run()), { code: 'provider_error', retryable: false })
+  fake.states = [{ status: 'succeeded', output: `${fake.origin}/delivery/out-0.png` }]
+  fake.next('GET /delivery/out-0.png', redirects(`${other.origin}/delivery/out-0.png`))
+  t.match(await engine.run(image, run()), { code: 'provider_error', retryable: false }, 'by a redirect neither')
+  t.same(other.received, [])
 })
 
 t.test('an output may be a data URL', async (t) => {
@@ -258,12 +297,13 @@ t.test('wrong options are refused in one sentence', async (t) => {
     [{ apiKey: 'x', offers: { image: { inputs: { colour: 'c' } } } }, 'offers.image.inputs.colour is not a setting'],
     [{ apiKey: 'x', offers: { inpaint: { masks: 'red' } } }, /^offers\.inpaint\.masks must be/],
     [{ apiKey: 'x', offers: { image: { masks: 'white' } } }, 'offers.image.masks is not a setting'],
+    [{ apiKey: 'x', offers: { image: {} }, resultHosts: ['*.example.com'] }, /^resultHosts/],
   ]
   for (const [options, message] of cases) await t.rejects(replicateEngines(fakeOutside())('models', options), { message }, JSON.stringify(options))
   const outside = fakeOutside()
-  const engine = await replicateEngines(outside)('models', { apiKey: 'x', offers: { upscale: { formats: ['webp', 'png'] } }, resultHosts: ['Files.example.com', '*.cdn.example.com', '10.1.2.3'] })
+  const engine = await replicateEngines(outside)('models', { apiKey: 'x', offers: { upscale: { formats: ['webp', 'png'] } }, resultHosts: ['Files.example.com', '10.1.2.3'] })
   t.same(engine.offers, { upscale: { formats: ['webp', 'png'] } })
-  t.same(outside.allowed, [['files.example.com', '10.1.2.3']], 'what a wildcard covers must be public')
+  t.same(outside.allowed, [[], ['files.example.com', '10.1.2.3']], "the vendor's own address must be public")
   await engine.close()
 })
 

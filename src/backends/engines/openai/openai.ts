@@ -12,8 +12,6 @@ import { sound } from './sound.ts'
 import { film } from './videos.ts'
 
 const VENDOR_URL = 'https://api.openai.com/v1'
-/** Where the vendor's own image URLs lead. */
-const VENDOR_HOSTS = ['*.blob.core.windows.net']
 
 const formats = (...all: [string, ...string[]]) =>
   Type.Array(Type.Enum(all), {
@@ -63,8 +61,8 @@ export function openaiEngines(outside: Outside): OpenEngine {
   return async (_name, options) => {
     const { offers: given, ...shared } = readOptions(OpenaiOptions, options)
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
-    const api = openApi(reach)
-    const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
+    const api = openApi(reach, outside.clock)
+    const results = openResults(api, reach, outside)
     return providedEngine(api, offersOf(given, hasSharp()), async (request, run, background) => {
       if (request.verb === 'image') return generate({ api, results }, request, run)
       if (request.verb === 'ai_edit' || request.verb === 'inpaint') return edit({ api, results }, request, run)

@@ -48,7 +48,7 @@ export async function film({ api, results, outside, background }: Around, reques
       },
       async poll(id) {
         const answer = await api.send({ method: 'GET', path: path(id), signal, firstByteMs: POLL_MS })
-        return polled(answer, id, outside.clock())
+        return polled(answer, id)
       },
       // The API has no verb to cancel a video; deleting it stops it where the server does so.
       cancel: (id) => api.send({ method: 'DELETE', path: path(id), signal: AbortSignal.timeout(CANCEL_MS) }),
@@ -60,10 +60,10 @@ export async function film({ api, results, outside, background }: Around, reques
   return measured(await results.save({ method: 'GET', path: `${path(job.value)}/content` }, run, complaintOf), request, limits)
 }
 
-function polled(answer: Answer, id: string, now: number): JobStatus<string> {
+function polled(answer: Answer, id: string): JobStatus<string> {
   return isGood(answer) && typeof answer.body['status'] === 'string'
     ? statusOf(answer.body, id)
-    : failedPoll('GET /videos/{id}', answer, complaintOf, now)
+    : failedPoll('GET /videos/{id}', answer, complaintOf)
 }
 
 function statusOf(video: Record<string, unknown>, id: string): JobStatus<string> {

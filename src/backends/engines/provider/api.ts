@@ -26,8 +26,14 @@ export type Call = {
 }
 
 export type Answer =
-  /** `body` is the parsed JSON; undefined when it is no JSON. */
-  | { outcome: 'answered'; status: number; headers: Record<string, string | string[] | undefined>; body: unknown }
+  /** `body` is the parsed JSON; undefined when it is no JSON. `retryAfterMs`: its `Retry-After`, null without one. */
+  | {
+      outcome: 'answered'
+      status: number
+      headers: Record<string, string | string[] | undefined>
+      retryAfterMs: number | null
+      body: unknown
+    }
   | { outcome: 'failed'; reason: 'network' | 'timeout' | 'too_large'; cause: unknown }
 
 export type Api = {
@@ -54,8 +60,8 @@ export function jsonBody(value: unknown): Body {
   }
 }
 
-/** Opens the connections to the API. */
-export function openApi({ base, headers, timeouts, key }: Reach): Api {
+/** Opens the connections to the API. `clock`: epoch milliseconds, for a `Retry-After` that is a date. */
+export function openApi({ base, headers, timeouts, key }: Reach, clock: () => number): Api {
   const pool = new Pool(base.origin, {
     allowH2: false,
     pipelining: 1,
@@ -83,10 +89,10 @@ export function openApi({ base, headers, timeouts, key }: Reach): Api {
     })
     answer.body.on('error', () => {})
     const { statusCode: status, headers: received } = answer
-    if (!save || status < 200 || status >= 300)
-      return { outcome: 'answered', status, headers: received, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
+    const head = { outcome: 'answered', status, headers: received, retryAfterMs: retryAfterMs(received['retry-after'], clock()) } as const
+    if (!save || status < 200 || status >= 300) return { ...head, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
     await save(answer.body)
-    return { outcome: 'answered', status, headers: received, body: null }
+    return { ...head, body: null }
   }
 
   return {
@@ -131,6 +137,13 @@ function parsed(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** `Retry-After` in milliseconds (RFC 9110, 10.2.3): seconds, or a date; null when there is none that makes sense. */
+function retryAfterMs(value: string | string[] | undefined, now: number): number | null {
+  if (typeof value !== 'string') return null
+  const ms = /^\d{1,7}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now
+  return Number.isFinite(ms) && ms >= 0 ? ms : null
 }
 
 const LATE = [errors.ConnectTimeoutError, errors.HeadersTimeoutError, errors.BodyTimeoutError]

@@ -23,7 +23,7 @@ const TEXT_CHARACTERS = 300
 /**
  * The failure that an answer means. What may pass by itself is retryable: no connection, 408, 409, 425, 429, 5xx. What only the operator
  * can mend (401, 402, 403, 404, no credit, a request that is not understood) is not: further attempts would fail alike and keep the
- * tenant's money held meanwhile.
+ * tenant's money held meanwhile. A 429 or 503 with `Retry-After` carries its time: nothing was begun, and the task waits that long.
  */
 export function failureOf(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint): NotMade {
   if (answer.outcome === 'failed') {
@@ -40,7 +40,9 @@ export function failureOf(what: string, answer: Answer, complaintOf: (body: unkn
   if (fault === 'exhausted') return notMade('provider_error', false, cause)
   if (fault !== null) return notMade(fault, false, cause)
   if (status === 408 || status === 504) return notMade('provider_timeout', true, cause)
-  return notMade('provider_error', (status >= 200 && status < 300) || [409, 425, 429].includes(status) || status >= 500, cause)
+  const failure = notMade('provider_error', (status >= 200 && status < 300) || [409, 425, 429].includes(status) || status >= 500, cause)
+  const isBusy = answer.retryAfterMs !== null && (status === 429 || status === 503)
+  return isBusy ? { ...failure, retryAfterMs: answer.retryAfterMs ?? 0 } : failure
 }
 
 /** A failure that is found in what a provider gave, or before it was called. */
@@ -58,12 +60,4 @@ export function isGood(answer: Answer): answer is Extract<Answer, { outcome: 'an
     answer.body !== null &&
     !Array.isArray(answer.body)
   )
-}
-
-/** `Retry-After` in milliseconds (RFC 9110, 10.2.3): seconds, or a date; null when there is none that makes sense. */
-export function retryAfterMs(answer: Answer, now: number): number | null {
-  const value = answer.outcome === 'answered' ? answer.headers['retry-after'] : undefined
-  if (typeof value !== 'string') return null
-  const ms = /^\d{1,7}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now
-  return Number.isFinite(ms) && ms >= 0 ? ms : null
 }

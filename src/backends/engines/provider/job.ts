@@ -1,7 +1,7 @@
 /** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
 import { notMade, type NotMade, type Run } from '../engine.ts'
 import type { Answer } from './api.ts'
-import { failureOf, faulty, retryAfterMs, type Complaint } from './failure.ts'
+import { failureOf, faulty, type Complaint } from './failure.ts'
 import type { Outside } from './dependencies.ts'
 
 /** The status of a job after a poll. `NotMade`: the job has failed. */
@@ -12,7 +12,7 @@ export type JobStatus<T> =
   /** The provider has no such job. */
   | { outcome: 'unknown'; failure: NotMade }
   /** The poll failed; the job may still run. */
-  | { outcome: 'unanswered'; retryAfterMs: number | null; failure: NotMade }
+  | { outcome: 'unanswered'; failure: NotMade }
   | NotMade
 
 export type Jobs<T> = {
@@ -24,11 +24,11 @@ export type Jobs<T> = {
 }
 
 /** The status after a poll whose answer does not describe the job. */
-export function failedPoll(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint, now: number): JobStatus<never> {
+export function failedPoll(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint): JobStatus<never> {
   if (answer.outcome === 'answered' && answer.status === 404)
     return { outcome: 'unknown', failure: faulty(`${what}: there is no such job any more`, true) }
   const failure = failureOf(what, answer, complaintOf)
-  return failure.retryable ? { outcome: 'unanswered', retryAfterMs: retryAfterMs(answer, now), failure } : failure
+  return failure.retryable ? { outcome: 'unanswered', failure } : failure
 }
 
 const PAUSE_MS = { first: 500, factor: 1.5, longest: 10_000, unanswered: 60_000, retryAfter: 600_000 }
@@ -101,9 +101,10 @@ async function follow<T>(
     } else if (clock() - answeredAt > UNANSWERED_MS) {
       // It would be paid for besides the one of the next attempt.
       background(jobs.cancel(id))
-      return status.failure
+      const { retryAfterMs: _patienceIsOver, ...failure } = status.failure
+      return failure
     }
-    const retryMs = status.outcome === 'unanswered' ? Math.min(status.retryAfterMs ?? 0, PAUSE_MS.retryAfter) : 0
+    const retryMs = status.outcome === 'unanswered' ? Math.min(status.failure.retryAfterMs ?? 0, PAUSE_MS.retryAfter) : 0
     await pause(Math.round(Math.max(retryMs, waitMs / 2 + (waitMs / 2) * random())), signal)
     signal.throwIfAborted()
     waitMs = Math.min(status.outcome === 'unanswered' ? PAUSE_MS.unanswered : PAUSE_MS.longest, waitMs * PAUSE_MS.factor)

@@ -21,6 +21,7 @@ type Image = {
   negate(): Image
   greyscale(): Image
   toColourspace(space: 'b-w'): Image
+  extract(area: { left: number; top: number; width: number; height: number }): Image
   resize(width: number, height: number, options: { fit: 'fill'; kernel: 'nearest' }): Image
   threshold(value: number): Image
   joinChannel(channel: Uint8Array, options: Raw): Image
@@ -31,7 +32,7 @@ type Image = {
 type Source = Uint8Array | { create: { width: number; height: number; channels: 3; background: string } }
 
 /** As much of sharp as is used here. */
-export type Sharp = (source: Source, options?: { limitInputPixels?: number } | Raw) => Image
+export type Sharp = (source: Source, options?: { limitInputPixels?: number; sequentialRead?: boolean; failOn?: 'error' } | Raw) => Image
 
 // By a name of its own, so that the program starts, and is checked, where the optional package is not installed.
 const SHARP = 'sharp'

@@ -6,6 +6,7 @@ import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-i
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
 import type { Limits } from '../../../domain/media-generations.ts'
+import { defectOf } from './defects.ts'
 import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
 import type { Outside } from './dependencies.ts'
 import type { Reach } from './settings.ts'
@@ -35,12 +36,13 @@ export type Results = {
   fetch(url: string, run: Run): Promise<Fetched>
 }
 
-/** Fetches results through a guard of their own. The key goes to the API's own origin only, and never along a redirect. */
-export function openResults(api: Api, reach: Reach, vendorHosts: readonly string[], { openGuard, scratchFolder }: Outside): Results {
-  const ownHost = hostOf(reach.base)
-  const hosts = [ownHost, ...reach.resultHosts, ...vendorHosts]
-  // What the operator named may be in a private network; what the vendor's defaults name may not.
-  const guard = openGuard([...(reach.isNamed ? [ownHost] : []), ...reach.resultHosts.filter((host) => !host.startsWith('*.'))])
+/**
+ * Fetches results through guards of their own: from the API's own origin, which may be in a private network and alone gets the key, and from what is public or
+ * named in `resultHosts`. Another port of the API's host is another service.
+ */
+export function openResults(api: Api, reach: Reach, { openGuard, scratchFolder }: Pick<Outside, 'openGuard' | 'scratchFolder'>): Results {
+  const own = openGuard(reach.isNamed ? [hostOf(reach.base)] : [])
+  const others = openGuard(reach.resultHosts)
 
   async function spooled(limits: Limits, fill: (sink: ReturnType<typeof openSpool>['sink']) => Promise<NotMade | null>): Promise<Fetched> {
     const spool = openSpool(scratchFolder, limits.bytes)
@@ -56,16 +58,18 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
   }
 
   async function download(url: string, { limits, signal }: Run): Promise<Fetched> {
-    const ask = { method: 'GET', deadlineMs: DOWNLOAD_MS, maxBytes: limits.bytes, over: 'fail', signal } as const
+    const ask = { method: 'GET', deadlineMs: DOWNLOAD_MS, maxBytes: limits.bytes, over: 'fail', redirects: 0, signal } as const
     return spooled(limits, async (sink) => {
       let reply: Reply
-      const key = URL.parse(url)?.origin === reach.base.origin ? reach.key() : null
-      if (key === null) {
-        reply = await guard.request({ ...ask, url, redirects: REDIRECTS, sink: () => sink })
-      } else {
-        reply = await guard.request({ ...ask, url, headers: { authorization: `Bearer ${key}` }, redirects: 0, sink: () => sink })
-        const next = redirection(reply, url)
-        if (next) reply = await guard.request({ ...ask, url: next, redirects: REDIRECTS, sink: () => sink })
+      let next: string | null = url
+      for (let hops = 0; ; hops++) {
+        const at: string = next
+        const isOwn = URL.parse(at)?.origin === reach.base.origin
+        const key = isOwn && hops === 0 ? reach.key() : null
+        const headers = key === null ? {} : { authorization: `Bearer ${key}` }
+        reply = await (isOwn ? own : others).request({ ...ask, url: at, headers, sink: () => sink })
+        next = redirection(reply, at)
+        if (next === null || hops === REDIRECTS) break
       }
       signal.throwIfAborted()
       return replyFailure(reply)
@@ -88,10 +92,6 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
     },
     async fetch(url, run) {
       if (url.startsWith('data:')) return dataContent(url, run.limits)
-      const parsed = URL.parse(url)
-      const host = parsed && hostOf(parsed)
-      if (host === null || !hosts.some((known) => covers(known, host)))
-        return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
       return download(url, run)
     },
   }
@@ -99,11 +99,6 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
 
 /** Without the brackets of an IPv6 address. */
 const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
-
-/** `*.` and a name covers all names below it, not the name itself. */
-function covers(known: string, host: string): boolean {
-  return known.startsWith('*.') ? host.endsWith(known.slice(1)) : host === known
-}
 
 function locationOf(status: number, headers: Record<string, string | string[] | undefined>, from: string): string | null {
   const { location } = headers
@@ -116,7 +111,8 @@ function redirection(reply: Reply, from: string): string | null {
 
 /** Why there is no result, or null. A URL that has expired is worth another attempt: that makes a new one. */
 function replyFailure(reply: Reply): NotMade | null {
-  if (reply.outcome === 'refused') return faulty(`the address of the result is refused: ${reply.reason}`, false)
+  if (reply.outcome === 'refused')
+    return faulty(`the address of the result is neither the API's own origin, nor public, nor in resultHosts: ${reply.reason}`, false)
   if (reply.outcome === 'failed') {
     if (reply.reason === 'timeout') return notMade('provider_timeout', true, new ProviderError('fetching the result took too long'))
     return faulty(`fetching the result failed: ${reply.reason}`, reply.reason !== 'too_large')
@@ -141,7 +137,7 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
   if (fetched.outcome === 'failed') return fetched
   const { content } = fetched
   const info = await infoOf(content)
-  const failure = unfit(info, content.bytes, request, limits)
+  const failure = unfit(info, content.bytes, request, limits) ?? (info && (await broken(content, info.contentType)))
   if (failure !== null || info === null) {
     await content.drop()
     return failure ?? faulty('the result is no media', true)
@@ -159,6 +155,12 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
       Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000),
     },
   }
+}
+
+/** What its header promises may not be there: the result would be paid for and could not be used. */
+async function broken(content: Content, contentType: string): Promise<NotMade | null> {
+  const defect = await defectOf(content, contentType)
+  return defect === null ? null : faulty(`the result of ${content.bytes} bytes is broken: ${defect}`, true)
 }
 
 async function infoOf(content: Content): Promise<MediaInfo | null> {

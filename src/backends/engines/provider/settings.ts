@@ -15,10 +15,10 @@ export const SHARED = {
   apiKeyFile: Type.Optional(text('A file that holds the key. It is read again for every run, so that a key can be rotated.')),
   apiKeyEnv: Type.Optional(text('An environment variable that holds the key.')),
   headers: Type.Record(Type.String(), Type.String(), { default: {}, description: 'Sent with every request to the API.' }),
-  resultHosts: Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$', maxLength: 253 }), {
+  resultHosts: Type.Array(Type.String({ pattern: '^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$', maxLength: 253 }), {
     default: [],
     description:
-      'Hosts that results are fetched from, besides that of the API: a name, an address, or `*.` and a name for all below it. A name or address may lead to a private network; what `*.` covers may not.',
+      "Names or addresses in a private network that results are fetched from. The API's own origin and what is public need no entry.",
   }),
   timeouts: Type.Object(
     {

@@ -39,8 +39,24 @@ function failed(error: string): NotMade {
   return REFUSED.test(error) ? notMade('provider_rejected', false, cause) : notMade('provider_error', true, cause)
 }
 
-/** The URL of the result in an output: a URL, or the first of a list. */
-export function resultUrl(output: unknown): string | null {
-  const first: unknown = Array.isArray(output) ? output[0] : output
-  return typeof first === 'string' && /^(https?|data):/.test(first) ? first : null
+/**
+ * The URL of the result in an output: a URL, or one within lists and objects. Of several, the first that ends as files of the format do, else the first: a list holds
+ * alternatives, and an object may hold a mask or a log beside the picture.
+ */
+export function resultUrl(output: unknown, format: string): string | null {
+  const urls = urlsIn(output)
+  return urls.find((url) => extensionOf(url) === format) ?? urls[0] ?? null
 }
+
+function urlsIn(output: unknown, levels = 4): string[] {
+  if (typeof output === 'string') return /^(https?|data):/.test(output) ? [output] : []
+  return typeof output === 'object' && output !== null && levels > 0
+    ? Object.values(output).flatMap((member) => urlsIn(member, levels - 1))
+    : []
+}
+
+const extensionOf = (url: string): string | undefined =>
+  /\.(\w+)$/
+    .exec(URL.parse(url)?.pathname ?? '')?.[1]
+    ?.toLowerCase()
+    .replace('jpg', 'jpeg')

@@ -15,7 +15,6 @@ import { modelInput, PARTS, unsupportedParameter, USUAL_NAMES, type InputNames, 
 import { complaintOf, predictionStatus, resultUrl, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
-const VENDOR_HOSTS = ['replicate.delivery', '*.replicate.delivery']
 
 const formats = (...all: [string, ...string[]]) =>
   Type.Array(Type.Enum(all), {
@@ -69,13 +68,13 @@ export function replicateEngines(outside: Outside): OpenEngine {
     const { offers: offered, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
     const offers: Partial<Record<EngineRequest['verb'], Offer>> = offered
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
-    const api = openApi(reach)
-    const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
+    const api = openApi(reach, outside.clock)
+    const results = openResults(api, reach, outside)
     const engine = providedEngine(api, offersOf(offered, hasSharp()), async (request, run, background) => {
       const offer = offers[request.verb] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
-      const url = resultUrl(job.value)
+      const url = resultUrl(job.value, request.format)
       if (url === null) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
       return measured(await results.fetch(url, run), request, run.limits)
     })
@@ -138,7 +137,7 @@ async function predict(
         })
         return isGood(answer) && typeof answer.body['status'] === 'string'
           ? predictionStatus(answer.body)
-          : failedPoll('GET /predictions/{id}', answer, complaintOf, outside.clock())
+          : failedPoll('GET /predictions/{id}', answer, complaintOf)
       },
       cancel: (id) => api.send({ method: 'POST', path: `${path(id)}/cancel`, signal: AbortSignal.timeout(CANCEL_MS) }),
     },
