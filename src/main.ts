@@ -36,6 +36,11 @@ const REDACTED = ['authorization', 'headers.authorization', 'err.headers.authori
 const SHUTDOWN_IDLE_MS = 1_000
 /** The signals that stop the program. */
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const
+/** What a stop does that does not end by itself. */
+const LEAVING = {
+  onTimeout: (ms: number) => leave(`Shutdown timed out after ${ms / 1000} s.`),
+  onSecondError: (error: unknown) => leave(`Exiting at once: second error: ${error instanceof Error ? error.stack : String(error)}`),
+}
 /** The same signal within this time is not a second one: npm forwards to the program what a terminal or a supervisor has sent to the whole process group. */
 const REPEATED_SIGNAL_MS = 500
 /** How long a stopping process waits for a reader of its log that does not read. */
@@ -49,20 +54,23 @@ let logOutput: LogOutput | null = null
 const [argument, ...more] = process.argv.slice(2)
 try {
   const runsCommand = COMMAND_WORDS.some((word) => word === argument)
-  if (more.length > 0 && !runsCommand) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
+  if (more.length > 0 && !runsCommand)
+    throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'inspect' : 'run')
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
-  else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)
+  else if (argument === 'config')
+    process.stdout.write(
+      `${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`,
+    )
   else if (argument === 'verify') process.exitCode = report(await verify(config))
   else if (argument === 'sign-in') process.stdout.write(await signInLink(config))
   else if (runsCommand) {
     const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now)
     process.stdout.write(output)
     process.exitCode = exitCode
-  }
-  else await run(config)
+  } else await run(config)
 } catch (error) {
   // Wrong settings and surroundings are Errors of one sentence. A TypeError and the like is a bug and keeps its stack.
   if (!(error instanceof Error) || error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) throw error
@@ -74,7 +82,10 @@ try {
 
 function explain(explained: Explained[]): string {
   return explained
-    .map(({ name, value, default: fallback, source, meaning }) => `${name}=${value}\n  ${source}${source === 'default' ? '' : `, default ${fallback || 'empty'}`}. ${meaning}\n`)
+    .map(
+      ({ name, value, default: fallback, source, meaning }) =>
+        `${name}=${value}\n  ${source}${source === 'default' ? '' : `, default ${fallback || 'empty'}`}. ${meaning}\n`,
+    )
     .join('')
 }
 
@@ -89,8 +100,14 @@ function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): nu
 /** Opens the log, and its output where that is not a terminal. */
 function openLog(config: Config): Logger {
   const isTracing = readTraceSettings(config.environment) !== null
-  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: REDACTED }, ...(isTracing ? { mixin: () => logFields() } : {}) }
-  if (process.stdout.isTTY) return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
+  const options = {
+    level: config.LOG_LEVEL,
+    base: { role: config.ROLE },
+    redact: { paths: REDACTED },
+    ...(isTracing ? { mixin: () => logFields() } : {}),
+  }
+  if (process.stdout.isTTY)
+    return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
   logOutput = openLogOutput(1, (lines) => log.warn({ event: 'log_lines_dropped', lines }, 'log output was stalled, lines were dropped'))
   const log: Logger = pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, logOutput)
   return log
@@ -118,25 +135,29 @@ async function run(config: Config): Promise<void> {
     throw new ConfigError('OPS_PORT', String(config.OPS_PORT), `a port that is free on ${config.OPS_HOST} (${error.code})`)
   })
 
-  const leaving = {
-    onTimeout: (ms: number) => leave(`Shutdown timed out after ${ms / 1000} s.`),
-    onSecondError: (error: unknown) => leave(`Exiting at once: second error: ${error instanceof Error ? error.stack : String(error)}`),
-  }
   logOutput?.register(ops.registry)
   let signal: NodeJS.Signals | null = null
-  const grace = closeWithGrace({ ...leaving, skip: [...STOP_SIGNALS], delay: config.DRAIN_DELAY_MS + config.SHUTDOWN_MS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ err }) => {
-    if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
-    else log.info({ signal }, 'stopping')
-    phase = 'stopping'
-    stopping.abort()
-    // After an unhandled error or a lost lease there is no drain delay.
-    await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_MS : 0, config.SHUTDOWN_MS)
-    await backends?.close()
-    await tracing.close()
-    await ops.close()
-    log.info('stopped')
-    await flushLog(err ? 1 : 0)
-  })
+  const grace = closeWithGrace(
+    {
+      ...LEAVING,
+      skip: [...STOP_SIGNALS],
+      delay: config.DRAIN_DELAY_MS + config.SHUTDOWN_MS + 10_000,
+      logger: { error: (m: unknown) => log.error(m) },
+    },
+    async ({ err }) => {
+      if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
+      else log.info({ signal }, 'stopping')
+      phase = 'stopping'
+      stopping.abort()
+      // After an unhandled error or a lost lease there is no drain delay.
+      await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_MS : 0, config.SHUTDOWN_MS)
+      await backends?.close()
+      await tracing.close()
+      await ops.close()
+      log.info('stopped')
+      await flushLog(err ? 1 : 0)
+    },
+  )
 
   const stopListening = onStopSignal((received) => {
     if (phase === 'stopping') leave(`Exiting at once: second ${received}.`)
@@ -147,9 +168,10 @@ async function run(config: Config): Promise<void> {
   process.once('exit', stopListening)
 
   // Thrown outside of any caller: the process stops as after any unhandled error, and its supervisor restarts it.
-  const lost = (error: Error): void => void setImmediate(() => {
-    throw error
-  })
+  const lost = (error: Error): void =>
+    void setImmediate(() => {
+      throw error
+    })
   try {
     const surroundings = { config, log, wall: Date.now, registry: ops.registry, lost }
     backends = await openBackends(surroundings, startupRetry.open)
@@ -159,7 +181,11 @@ async function run(config: Config): Promise<void> {
     phase = 'serving'
     await waitUntilReady(checks, log, stopping.signal)
     if (stopping.signal.aborted) return
-    const hello = banner({ url, publicUrl: publicUrl(app), opsUrl: ops.url, signInLink: url === null ? null : app.signInLink() }, backends.resources, config.DATA_DIR)
+    const hello = banner(
+      { url, publicUrl: publicUrl(app), opsUrl: ops.url, signInLink: url === null ? null : app.signInLink() },
+      backends.resources,
+      config.DATA_DIR,
+    )
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
   } catch (error) {

@@ -21,14 +21,23 @@ export type DeliveryContext = {
   log: FastifyBaseLogger
 }
 
-export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost' | 'unsigned'; attempt: number; final: boolean; lagMs: number; durationMs: number }
+export type Attempted = {
+  outcome: 'delivered' | 'failed' | 'returned' | 'lost' | 'unsigned'
+  attempt: number
+  final: boolean
+  lagMs: number
+  durationMs: number
+}
 
 /** Delay after a failure to sign, which is ours and uses up no attempt. */
 const UNSIGNED_PAUSE_MS = 60_000
 /** Bytes read of an answer: only its status matters. */
 const ANSWER_BYTES = 20_000
 
-/** Makes the next attempt of a claimed delivery. When `signal` aborts it, the delivery is returned and the attempt repeated under its number. Throws `Unavailable` when the attempt cannot be recorded. */
+/**
+ * Makes the next attempt of a claimed delivery. When `signal` aborts it, the delivery is returned
+ * and the next attempt has the same number. Throws `Unavailable` when the attempt cannot be recorded.
+ */
 export async function deliver(context: DeliveryContext, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
   const { store, clock } = context
   const number = delivery.attempts.length + 1
@@ -36,11 +45,18 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)), durationMs: 0 }
   const apiKey = await signingKey(context, delivery.keyVersionId)
   if (apiKey === null) {
-    context.log.error({ event: 'webhook_unsigned', delivery: delivery.id, keyId: delivery.keyVersionId }, 'webhook not signed: no sealing key opens its API key')
-    await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
+    await returnUnsigned(context, delivery, at)
     return { ...attempted, outcome: 'unsigned' }
   }
-  const signing = { event: delivery.event, body: delivery.body, apiKey, keyVersionId: delivery.keyVersionId, brand: context.brand, messageId: delivery.id, atMs: at }
+  const signing = {
+    event: delivery.event,
+    body: delivery.body,
+    apiKey,
+    keyVersionId: delivery.keyVersionId,
+    brand: context.brand,
+    messageId: delivery.id,
+    atMs: at,
+  }
   const reply = await context.egress.request({
     url: delivery.url,
     method: 'POST',
@@ -65,11 +81,24 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const recorded = await store.recordAttempt(
     delivery.id,
     delivery.epoch,
-    { number, at, durationMs: reply.durationMs, statusCode: verdict.statusCode, error: verdict.error, responsePrefix: verdict.responsePrefix, ...(delivery.redelivery && { redelivery: true }) },
+    {
+      number,
+      at,
+      durationMs: reply.durationMs,
+      statusCode: verdict.statusCode,
+      error: verdict.error,
+      responsePrefix: verdict.responsePrefix,
+      ...(delivery.redelivery && { redelivery: true }),
+    },
     { state, nextAttemptAt: next?.outcome === 'due' ? next.atMs : null },
     release === null ? null : { id: release, at: endedAt },
   )
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending', durationMs: reply.durationMs }
+}
+
+async function returnUnsigned({ store, log }: DeliveryContext, { id, epoch, keyVersionId }: Delivery, at: number): Promise<void> {
+  log.error({ event: 'webhook_unsigned', delivery: id, keyId: keyVersionId }, 'webhook not signed: no sealing key opens its API key')
+  await store.returnDelivery(id, epoch, at + UNSIGNED_PAUSE_MS)
 }
 
 /** The trace of the task continues at the receiver (W3C Trace Context). */

@@ -17,6 +17,7 @@ import { isFileId, type FileFacts, type Files } from '../files.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import { partsOf } from '../body-parts.ts'
 import { connect, guard, isDuplicate, mayPass, patiently } from './gridfs-client.ts'
+import { openUnusedChunks, UNUSED_MS, type UnusedDocument } from './unused-chunks.ts'
 
 /** `length`, `chunkSize` and `uploadDate` as in GridFS. `expiresAt`: epoch milliseconds. */
 type FileDocument = {
@@ -31,8 +32,6 @@ type FileDocument = {
   data?: Binary
 }
 type ChunkDocument = { files_id: string; n: number; data: Binary }
-/** `due`: epoch milliseconds. `note` identifies one entry, so that no process withdraws another's. */
-type UnusedDocument = { _id: string; due: number; note: string }
 
 type Collections = { files: Collection<FileDocument>; chunks: Collection<ChunkDocument>; unused: Collection<UnusedDocument> }
 
@@ -42,8 +41,6 @@ const BATCH_BYTES = 2 * CHUNK_BYTES
 /** A file up to this size is one document and one command, and its metadata are as cheap to read as without bytes. */
 const SMALL_BYTES = 64 * 1024
 const MAX_BATCH = 16
-const UNUSED_MS = 24 * 3600 * 1000
-const UNUSED_BATCH = 100
 const CONTENDERS = 20
 
 /** Opens the files in the MongoDB of `storeUrl`, and creates the indexes unless they are only read. Throws like `openFiles`. */
@@ -68,21 +65,14 @@ async function makeIndexes({ files, chunks, unused }: Collections): Promise<void
 }
 
 function filesIn(collections: Collections, closeClient: () => Promise<void>): Files {
-  const { files, chunks, unused } = collections
+  const { files, chunks } = collections
   // Chunks being written by this process.
   const writing = new Set<string>()
+  const { noteUnused, sweepUnused } = openUnusedChunks(collections, writing)
   let closed = false
 
   function assertOpen(): void {
     if (closed) throw new Unavailable('files', new Error('closed'))
-  }
-
-  /** Notes that these chunks may be unreferenced. Returns a function that withdraws the note unless it was renewed. */
-  async function noteUnused(ids: string[]): Promise<() => Promise<unknown>> {
-    const note = randomUUID()
-    const update = { $set: { due: Date.now() + UNUSED_MS, note } }
-    if (ids.length > 0) await patiently(() => unused.bulkWrite(ids.map((_id) => ({ updateOne: { filter: { _id }, update, upsert: true } })), { ordered: false }))
-    return () => guard(() => unused.deleteMany({ _id: { $in: ids }, note }))
   }
 
   async function find(id: string): Promise<FileDocument | null> {
@@ -110,26 +100,17 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       const earlier = turn === 0 ? null : await patiently(() => files.findOne({ _id }, { projection: { chunksId: 1 } }))
       if (earlier?.chunksId === chunksId) return
       if (earlier) await noteUnused([earlier.chunksId])
-      const done = await (earlier ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1) : insert(document).then(() => true)).catch(
-        (error: unknown) => {
-          if (mayPass(error)) return false
-          throw new Unavailable('files', error)
-        },
-      )
+      const done = await (
+        earlier
+          ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1)
+          : insert(document).then(() => true)
+      ).catch((error: unknown) => {
+        if (mayPass(error)) return false
+        throw new Unavailable('files', error)
+      })
       if (done) return
     }
     throw new Unavailable('files', new Error('too many writers of one file'))
-  }
-
-  async function sweepUnused(now: number): Promise<void> {
-    const due = await guard(() => unused.find({ due: { $lte: now } }).sort({ due: 1 }).limit(UNUSED_BATCH + writing.size).toArray())
-    for (const { _id, note } of due) {
-      if (writing.has(_id)) continue
-      await guard(async () => {
-        if (!(await files.findOne({ chunksId: _id }, { projection: { _id: 1 } }))) await chunks.deleteMany({ files_id: _id })
-        await unused.deleteOne({ _id, note })
-      })
-    }
   }
 
   return {
@@ -139,7 +120,17 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       const chunksId = randomUUID()
       const commitAs = async ({ size, etag }: Content, data?: Binary): Promise<FileFacts> => {
         assertOpen()
-        const document = { _id: id, chunksId, length: size, chunkSize: CHUNK_BYTES, uploadDate: new Date(), contentType, expiresAt, etag, ...(data && { data }) }
+        const document = {
+          _id: id,
+          chunksId,
+          length: size,
+          chunkSize: CHUNK_BYTES,
+          uploadDate: new Date(),
+          contentType,
+          expiresAt,
+          etag,
+          ...(data && { data }),
+        }
         await commit(document)
         return factsOf(document)
       }
@@ -148,11 +139,15 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       writing.add(chunksId)
       try {
         const first = (await parts.next()).value ?? Buffer.alloc(0)
-        if (first.length <= SMALL_BYTES) return await commitAs({ size: first.length, etag: etagOf(createHash('sha256').update(first)) }, new Binary(first))
+        if (first.length <= SMALL_BYTES)
+          return await commitAs({ size: first.length, etag: etagOf(createHash('sha256').update(first)) }, new Binary(first))
         const takeBack = await noteUnused([chunksId])
         const content = await writeChunks(chunks, chunksId, first, parts).catch(async (error: unknown) => {
           // An error of the body says nothing about the server: the chunks are removed at once. The sweep removes those that this misses.
-          if (!(error instanceof Unavailable)) await guard(() => chunks.deleteMany({ files_id: chunksId })).then(takeBack).catch(() => undefined)
+          if (!(error instanceof Unavailable))
+            await guard(() => chunks.deleteMany({ files_id: chunksId }))
+              .then(takeBack)
+              .catch(() => undefined)
           throw error
         })
         if (Date.now() > startedAt + UNUSED_MS / 2) throw new Unavailable('files', new Error('the body took longer than chunks are kept'))
@@ -188,7 +183,13 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
 
     async sweep(now, limit) {
       assertOpen()
-      const due = await guard(() => files.find({ expiresAt: { $lte: now } }, { projection: { chunksId: 1 } }).sort({ expiresAt: 1 }).limit(limit).toArray())
+      const due = await guard(() =>
+        files
+          .find({ expiresAt: { $lte: now } }, { projection: { chunksId: 1 } })
+          .sort({ expiresAt: 1 })
+          .limit(limit)
+          .toArray(),
+      )
       const chunksIds = due.map(({ chunksId }) => chunksId)
       await noteUnused(chunksIds)
       const { deletedCount } = due.length > 0 ? await guard(() => files.deleteMany({ chunksId: { $in: chunksIds } })) : { deletedCount: 0 }
@@ -198,7 +199,13 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
 
     async list(after, limit) {
       assertOpen()
-      const found = await guard(() => files.find({ _id: { $gt: after } }, { projection: { _id: 1 } }).sort({ _id: 1 }).limit(limit).toArray())
+      const found = await guard(() =>
+        files
+          .find({ _id: { $gt: after } }, { projection: { _id: 1 } })
+          .sort({ _id: 1 })
+          .limit(limit)
+          .toArray(),
+      )
       return found.map(({ _id }) => _id)
     },
 
@@ -215,7 +222,12 @@ function factsOf({ _id, length, contentType, expiresAt, etag }: FileDocument): F
 
 type Content = { size: number; etag: string }
 
-async function writeChunks(chunks: Collection<ChunkDocument>, chunksId: string, first: Buffer, others: AsyncGenerator<Buffer>): Promise<Content> {
+async function writeChunks(
+  chunks: Collection<ChunkDocument>,
+  chunksId: string,
+  first: Buffer,
+  others: AsyncGenerator<Buffer>,
+): Promise<Content> {
   const hash = createHash('sha256')
   let size = 0
   for (let part: Buffer | undefined = first; part; part = (await others.next()).value) {
@@ -240,12 +252,18 @@ function unlessDuplicate(error: unknown): void {
 }
 
 /** One query per chunk: a paused reader holds nothing on the server, and reading survives a restart of the server. */
-async function* bytesOf(chunks: Collection<ChunkDocument>, { chunksId, length, data }: FileDocument, start: number, end: number): AsyncGenerator<Uint8Array> {
+async function* bytesOf(
+  chunks: Collection<ChunkDocument>,
+  { chunksId, length, data }: FileDocument,
+  start: number,
+  end: number,
+): AsyncGenerator<Uint8Array> {
   if (data) return yield data.value().subarray(start, end + 1)
   for (let n = Math.floor(start / CHUNK_BYTES); n * CHUNK_BYTES <= end; n++) {
     const chunk = await patiently(() => chunks.findOne({ files_id: chunksId, n }))
     const from = n * CHUNK_BYTES
-    if (chunk?.data.length() !== Math.min(CHUNK_BYTES, length - from)) throw new Unavailable('files', new Error(`chunk ${n} of ${chunksId} is missing`))
+    if (chunk?.data.length() !== Math.min(CHUNK_BYTES, length - from))
+      throw new Unavailable('files', new Error(`chunk ${n} of ${chunksId} is missing`))
     yield chunk.data.value().subarray(Math.max(0, start - from), end + 1 - from)
   }
 }

@@ -59,7 +59,8 @@ const MAX_PAGES = 10_000
 const RELIST_TRIES = 4
 
 export function openReflector(options: ReflectorOptions): Reflector {
-  const { client, collection, scope, cache, changed, log, random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = 500 } = options
+  const { client, collection, scope, cache, changed, log } = options
+  const { random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = 500 } = options
   const path = collectionPath(collection, scope)
   const query: Record<string, string> = options.labelSelector === undefined ? {} : { labelSelector: options.labelSelector }
   const stopping = new AbortController()
@@ -93,7 +94,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
     if ('status' in listed) {
       // Not fatal: other namespaces may be readable.
       if (listed.status === 403 || listed.status === 404) synced.resolve()
-      if (listed.status === 404 && collection.crd !== undefined) throw new Unavailable('resources', new Error(`the CustomResourceDefinition ${collection.crd} is not installed. The chart installs it with crds.enabled; without that, a cluster administrator applies crds/`))
+      if (listed.status === 404 && collection.crd !== undefined) throw notInstalled(collection.crd)
       throw unexpected('GET', path, listed)
     }
     const { changes, missed } = cache.replace(scope, listed.items, listed.version)
@@ -139,7 +140,8 @@ export function openReflector(options: ReflectorOptions): Reflector {
       return 'ended' as const
     })
     if (end === 'expired') return null
-    if (position === version && performance.now() - startMs < SHORT_WATCH_MS && !relistRequests.arePending()) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
+    if (position === version && performance.now() - startMs < SHORT_WATCH_MS && !relistRequests.arePending())
+      throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
     return position
   }
 
@@ -213,6 +215,11 @@ export function openReflector(options: ReflectorOptions): Reflector {
   }
 }
 
+function notInstalled(crd: string): Unavailable {
+  const remedy = 'The chart installs it with crds.enabled; without that, a cluster administrator applies crds/'
+  return new Unavailable('resources', new Error(`the CustomResourceDefinition ${crd} is not installed. ${remedy}`))
+}
+
 /** Pending calls of `refresh`. A new one interrupts the watch or the back-off. */
 function openRelistRequests(stopping: AbortSignal) {
   let pending: PromiseWithResolvers<void>[] = []
@@ -243,7 +250,11 @@ function openRelistRequests(stopping: AbortSignal) {
 }
 
 /** All pages of a list, or the first response that is not 200. */
-async function allPages(client: Client, path: string, query: Record<string, string>): Promise<{ items: KubeObject[]; version: string } | ApiResponse<object>> {
+async function allPages(
+  client: Client,
+  path: string,
+  query: Record<string, string>,
+): Promise<{ items: KubeObject[]; version: string } | ApiResponse<object>> {
   const items: KubeObject[] = []
   let next: string | undefined
   for (let pages = 0; pages < MAX_PAGES; pages++) {
