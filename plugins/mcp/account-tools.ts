@@ -6,19 +6,19 @@ import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import { LIST_FIELDS, listTasks, type ListQuery } from '../../src/tasks/list-tasks.ts'
 import { MediaUsage, mediaUsage } from '../../src/tasks/media-usage.ts'
-import { TaskRecord } from '../../src/tasks/public-record.ts'
+import { orNull, TaskRecord } from '../../src/tasks/public-record.ts'
 import { findTask } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
-import { closed, waitSeconds, type Tool } from './tool.ts'
+import { closed, TaskAnswer, waitSeconds, type Tool } from './tool.ts'
 
 const task_id = Type.String({ minLength: 1, maxLength: 100, description: 'The id of the task: `id` of its record.' })
 
 const TaskList = Type.Object({
   object: Type.Literal('list'),
-  data: Type.Array(TaskRecord),
+  data: Type.Array(TaskAnswer),
   has_more: Type.Boolean(),
-  next_cursor: Type.Unsafe({ type: ['string', 'null'], description: 'The cursor of the next page; null on the last.' }),
+  next_cursor: orNull('string', 'The cursor of the next page; null on the last.'),
 })
 
 const ListTasks = Type.Object(
@@ -74,7 +74,7 @@ export function accountTools(tasks: SubmitContext): Tool[] {
         'Ends a task that is queued or processing. Nothing is charged for it, and what was held is available again. A task that has ended already cannot be canceled.',
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
       input: Type.Object({ task_id }, closed),
-      output: TaskRecord,
+      output: TaskAnswer,
       creates: false,
       call: async ({ task_id: id }, { key }) => ({
         task: await cancel(tasks, await findTask(tasks, key.tenant, String(id))),

@@ -4,11 +4,10 @@ import { Type } from 'typebox'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { GENERATION_FIELDS, type Kind } from '../../src/domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS } from '../../src/domain/media-operations.ts'
-import { TaskRecord } from '../../src/tasks/public-record.ts'
 import type { TaskBody } from '../../src/tasks/quote.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 import { submit, type SubmitContext } from '../../src/tasks/submit.ts'
-import { closed, waitSeconds, type Tool } from './tool.ts'
+import { closed, TaskAnswer, waitSeconds, type Tool } from './tool.ts'
 
 const { prompt, size, aspect_ratio, duration_seconds, seed, output_format } = GENERATION_FIELDS
 
@@ -67,7 +66,7 @@ export function creationTools(tasks: SubmitContext): Tool[] {
       description: `${description} ${COST}`,
       annotations,
       input: Type.Object({ ...fields, ...CALL_FIELDS }, closed),
-      output: TaskRecord,
+      output: TaskAnswer,
       creates: true,
       async call({ wait_seconds: seconds, idempotency_key: key, ...body }, caller) {
         const { task } = await submit(tasks, caller, { ...chooses, ...body } as TaskBody, typeof key === 'string' ? key : null)

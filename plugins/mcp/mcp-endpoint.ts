@@ -66,6 +66,9 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
       if (refused) return void response.writeHead(400, { 'content-type': 'application/json' }).end(JSON.stringify(refused))
       // The SDK passes this to the factory; it does not need the key itself.
       const auth: AuthInfo = { token: '', clientId: context.caller.key.keyId, scopes: [], extra: { context } }
+      // Any type is both of those that the SDK looks for by name (RFC 9110, 12.5.1).
+      const { headers } = context.request.raw
+      if (/(^|,)\s*\*\/\*\s*([;,]|$)/.test(headers.accept ?? '*/*')) headers.accept = 'application/json, text/event-stream'
       const message = Object.assign(context.request.raw, { auth }) as NodeIncomingMessageLike
       return serve(message, response, context.request.body)
     },

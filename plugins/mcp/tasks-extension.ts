@@ -112,7 +112,7 @@ type TaskState = {
   pollIntervalMs: number
 }
 
-/** A failed task is `completed`, because its tool call has a result, the record that says why: `failed` is for errors of the protocol. */
+/** A failed task is `completed` with a result that `isError`: SEP-2663 keeps `failed` for errors of JSON-RPC (docs/decisions/0054-failed-tasks-over-mcp.md). */
 function taskState(task: Task, keptMs: number): TaskState {
   return {
     taskId: task.id,

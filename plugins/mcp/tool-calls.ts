@@ -41,8 +41,10 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
     ]),
   )
 
+  /** The record with its media. That of a failed task is a tool error: models take anything else for success. */
   async function resultOf(task: Task, { signal }: RequestContext): Promise<CallToolResult> {
-    return resultWith(await recordOf(tasks, task), await mediaOf(task, signal))
+    const result = resultWith(await recordOf(tasks, task), await mediaOf(task, signal))
+    return task.state === 'failed' ? { ...result, isError: true } : result
   }
 
   async function waited(task: Task, seconds: number, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {

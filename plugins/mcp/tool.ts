@@ -2,6 +2,7 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import { Type } from 'typebox'
 import type { Task } from '../../src/domain/task.ts'
+import { TaskRecord } from '../../src/tasks/public-record.ts'
 import type { Submitter } from '../../src/tasks/submit.ts'
 
 /** A list or the usage as REST answers it; or a task, and the seconds that the client waits for its end. */
@@ -20,6 +21,30 @@ export type Tool = {
   creates: boolean
   /** `args` passed the schema. Throws the failures of the REST API. */
   call(args: Record<string, unknown>, caller: Submitter): Promise<Answer>
+}
+
+const { id, status, progress, result, error, estimated_cost, actual_cost } = TaskRecord.properties
+
+/**
+ * What the tools that create promise of a record: the members by which a client goes on. All of them, explained, are in the schema of `get_task` alone, because every
+ * schema of `tools/list` takes room in the model's context.
+ */
+export const TaskAnswer = Type.Object(
+  withoutWords({ id, status, progress, result, error, estimated_cost, actual_cost }) as Pick<
+    typeof TaskRecord.properties,
+    'id' | 'status' | 'progress' | 'result' | 'error' | 'estimated_cost' | 'actual_cost'
+  >,
+)
+
+/** A JSON Schema without its descriptions. */
+function withoutWords(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutWords)
+  if (typeof schema !== 'object' || schema === null) return schema
+  return Object.fromEntries(
+    Object.entries(schema).flatMap(([name, value]) =>
+      name === 'description' && typeof value === 'string' ? [] : [[name, withoutWords(value)]],
+    ),
+  )
 }
 
 export const closed = { additionalProperties: false }

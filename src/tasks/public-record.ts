@@ -5,7 +5,9 @@ import { formatMoney } from '../domain/money.ts'
 import { OPERATIONS } from '../domain/media-operations.ts'
 import { durationSeconds, STATUSES, type PublicStatus, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
-const orNull = (type: string, description: string, more: object = {}) => Type.Unsafe({ type: [type, 'null'], description, ...more })
+/** As branches of one type each: some clients of MCP take no list of types. */
+export const orNull = (type: string, description: string, more: object = {}) =>
+  Type.Union([Type.Unsafe({ type, ...more }), Type.Null()], { description })
 const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
 
 const Result = Type.Object({

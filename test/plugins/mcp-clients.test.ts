@@ -49,6 +49,7 @@ async function inspector(t: Test, { url, raw }: Endpoint, installed: string): Pr
   const program = join(dirname(installed), 'clients/launcher/build/index.js')
   const request = async (...args: string[]) => {
     const { code, stdout, stderr } = await run(process.execPath, [program, '--cli', url, '--transport', 'http', '--header', `Authorization: Bearer ${raw}`, ...args], { cwd: home, env: { HOME: home } })
+    if (args.includes('--strict')) t.equal(stderr.trim(), '', 'no warnings')
     if (code !== 0 && !stdout.includes('"isError"')) throw new Error(`inspector ended with ${code}: ${stderr}`)
     return JSON.parse(stdout)
   }

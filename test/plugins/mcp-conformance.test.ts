@@ -13,7 +13,7 @@ import { openStudio } from './studio.ts'
 const STAND_INS: Record<string, [name: string, args: object]> = {
   greet: ['get_usage', {}],
   slow_compute: ['generate_image', { prompt: 'a lighthouse' }],
-  failing_job: ['generate_image', { prompt: 'a lighthouse' }],
+  failing_job: ['upscale', { media_url: 'data:image/png;base64,bm8gcGljdHVyZQ==' }],
   test_simple_text: ['get_usage', {}],
   test_image_content: ['generate_image', { prompt: 'a lighthouse', wait_seconds: 45 }],
   test_error_handling: ['get_task', { task_id: 'nope' }],
@@ -77,7 +77,6 @@ const EXCUSED: Record<string, string> = {
   'tasks-mrtr-input': NO_INPUT,
   'tasks-mrtr-composition': NO_INPUT,
   'tasks-dispatch-and-envelope/tasks-result-type-complete-on-non-task-responses': NO_INPUT,
-  'tasks-lifecycle/sep-2663-tool-error-uses-completed-status': 'a task that failed is a record, not a tool error, as it is a 200 of the REST API',
   'tasks-lifecycle/sep-2663-tasks-get-status-failed': 'no accepted tool call ends in an error of JSON-RPC',
   'tasks-required-task-error': 'no tool requires the extension',
   'tasks-request-headers/tasks-headers-tolerate-mcp-method-on-tools-call': 'expects the text of a tool of the suite',

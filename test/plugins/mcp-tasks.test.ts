@@ -84,7 +84,7 @@ t.test('tasks/get follows a task to its end, and then has the result of its tool
   await endpoint.until(String(failing['taskId']), isFinal)
   const failed = await stateOf(endpoint, failing['taskId'])
   t.ok(isDetailedTaskV2(failed))
-  t.match(failed, { status: 'completed', statusMessage: 'failed', result: { structuredContent: { status: 'failed', error: { code: 'provider_rejected' }, actual_cost: '0.0000' } } })
+  t.match(failed, { status: 'completed', statusMessage: 'failed', result: { isError: true, structuredContent: { status: 'failed', error: { code: 'provider_rejected' }, actual_cost: '0.0000' } } })
 })
 
 t.test('tasks/cancel ends a task and returns its money; an ended task does not change; REST and the extension see one task', async (t) => {

@@ -78,10 +78,39 @@ t.test('tools say what they take, what they answer and what they do', async (t) 
     const row = `${manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''}${shared}`
     t.same(Object.keys(inputSchema.properties ?? {}).filter((argument) => !row.includes(`\`${argument}\``)), [], `docs/mcp.md tells every argument of ${name}`)
     t.match(inputSchema, { type: 'object', additionalProperties: false })
-    t.match(outputSchema, { type: 'object', required: ['id', 'object'].slice(['get_usage', 'list_tasks'].includes(name) ? 1 : 0) })
+    t.match(outputSchema, { type: 'object', required: [['get_usage', 'list_tasks'].includes(name) ? 'object' : 'id'] })
     const reads = /^(get|list)_/.test(name)
     const creates = !reads && name !== 'cancel_task'
     t.match(annotations, { title, readOnlyHint: reads, openWorldHint: creates, ...(reads ? {} : { destructiveHint: !creates, idempotentHint: !creates }) })
+  }
+})
+
+t.test('the list of tools leaves room in the context of a model', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const { tools } = (await messageOf(await endpoint.rpc(...modern('tools/list')))).result as unknown as { tools: { outputSchema: object }[] }
+  const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value))
+  t.ok(bytes(tools) < 40_000, `${bytes(tools)} bytes`)
+  t.ok(bytes(tools.map(({ outputSchema }) => outputSchema)) < 18_000, 'all output schemas')
+})
+
+t.test('a client that accepts anything is answered', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  for (const accept of ['*/*', 'text/html, */*;q=0.1']) {
+    const answer = await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'tools/list' }, { accept })
+    t.match([answer.status, (await messageOf(answer)).result], [200, { tools: [{}] }], accept)
+  }
+})
+
+t.test('a task that failed is a tool error, with its record', async (t) => {
+  const endpoint = await openEndpoint(t)
+  endpoint.engine.next({ fail: 'provider_rejected', retryable: false })
+  for (const mode of ['auto', 'legacy'] as const) {
+    const client = await endpoint.connect(mode)
+    const failed = { isError: true, structuredContent: { status: 'failed', error: { code: 'provider_rejected' }, actual_cost: '0.0000' } }
+    const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', idempotency_key: 'k', wait_seconds: 45 } })
+    t.match(made, failed)
+    t.same(textOf(made), made.structuredContent)
+    t.match(await client.callTool({ name: 'get_task', arguments: { task_id: (made.structuredContent as { id: string }).id } }), failed)
   }
 })
 
