@@ -16,7 +16,8 @@ import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type FileFacts, type Files } from '../files.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import { partsOf } from '../body-parts.ts'
-import { connect, guard, isDuplicate, mayPass, patiently } from './gridfs-client.ts'
+import { isDuplicate, mayPass } from '../../mongodb/driver-errors.ts'
+import { connect, guard, patiently } from './gridfs-client.ts'
 import { openUnusedChunks, UNUSED_MS, type UnusedDocument } from './unused-chunks.ts'
 
 /** `length`, `chunkSize` and `uploadDate` as in GridFS. `expiresAt`: epoch milliseconds. */

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
-import { DEADLOCK, DUPLICATE } from './driver-errors.ts'
+import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 
 /** `write` is a new value after each write of the document. It distinguishes our write from another process's. */

@@ -10,7 +10,7 @@ import type { LoggedEvent } from '../../../domain/task.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import type { Store } from '../store.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
-import { DEADLOCK, DUPLICATE } from './driver-errors.ts'
+import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
 import type { Indexes } from './indexes.ts'
 
 export const eventIndexes = {

@@ -6,11 +6,12 @@ import type { MongoClient } from 'mongodb'
 import { openChanges } from '../group-commit.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { claimIndexes, openClaims } from './delivery-claims.ts'
-import { clientOf, openDatabase } from './database.ts'
+import { clientOf, databaseOf, placeOf } from '../../mongodb/client.ts'
+import { openingFailure } from '../../mongodb/driver-errors.ts'
+import { openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
 import { eventIndexes, openEventLog } from './event-log.ts'
-import { invalidUrl, openingFailure } from './driver-errors.ts'
 import { createIndexes, type Indexes } from './indexes.ts'
 import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
 import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
@@ -35,8 +36,6 @@ export const INDEXES: Indexes = {
   ...eventIndexes,
   ...sessionIndexes,
 }
-
-const DATABASE = 'tollgate'
 
 /**
  * Opens the database of `url`, `tollgate` if it names none, and upgrades it. Throws `Unavailable` if the server is not reachable now, and an
@@ -74,9 +73,9 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
 
 async function prepare(url: string, upgrades: readonly Upgrade[], readOnly: boolean): Promise<{ client: MongoClient; name: string }> {
   const name = databaseOf(url)
-  const setup = make(url, name, 'upgrade')
-  const client = make(url, name, 'request')
-  const place = `${client.options.srvHost ?? client.options.hosts.join(',')}/${name}`
+  const setup = clientOf(url, 'upgrade')
+  const client = clientOf(url, 'request')
+  const place = placeOf(client, name)
   // A client whose first connection failed cannot be used any more, even if the server is up later: the next attempt makes new ones.
   try {
     await setup.connect()
@@ -88,28 +87,9 @@ async function prepare(url: string, upgrades: readonly Upgrade[], readOnly: bool
     await client.connect()
   } catch (error) {
     await client.close().catch(() => {})
-    throw openingFailure(error, place)
+    throw openingFailure('store', error, place)
   } finally {
     await setup.close().catch(() => {})
   }
   return { client, name }
-}
-
-function make(url: string, name: string, purpose: 'upgrade' | 'request'): MongoClient {
-  try {
-    const client = clientOf(url, purpose)
-    client.db(name)
-    return client
-  } catch (error) {
-    throw invalidUrl(error)
-  }
-}
-
-function databaseOf(url: string): string {
-  const [, path = ''] = /^[^:]+:\/\/[^/?]*\/([^?]*)/.exec(url) ?? []
-  try {
-    return decodeURIComponent(path) || DATABASE
-  } catch (error) {
-    throw invalidUrl(error)
-  }
 }

@@ -1,7 +1,8 @@
 /** Declarations of the `files:` resources, in MongoDB. */
 import type { Declaration, Ref } from '../../resources/resources.ts'
 import type { Store } from '../store.ts'
-import { isDuplicate, type Database } from './database.ts'
+import { isDuplicate } from '../../mongodb/driver-errors.ts'
+import type { Database } from './database.ts'
 
 type Stored = Declaration & { _id: string }
 

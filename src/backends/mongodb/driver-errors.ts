@@ -2,8 +2,17 @@
  * MongoDB driver errors as errors of the backend. At the start that is `Unavailable` if a retry may help, and otherwise a sentence for the operator; later it
  * is always `Unavailable`.
  */
-import { BSON, MongoAPIError, MongoError, MongoParseError, MongoServerError } from 'mongodb'
-import { Unavailable } from '../../../domain/errors.ts'
+import {
+  BSON,
+  MongoAPIError,
+  MongoBulkWriteError,
+  MongoError,
+  MongoNetworkError,
+  MongoParseError,
+  MongoServerError,
+  MongoServerSelectionError,
+} from 'mongodb'
+import { Unavailable } from '../../domain/errors.ts'
 
 // https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
 const UNAUTHORIZED = 13
@@ -24,11 +33,12 @@ export function invalidUrl(error: unknown): Error {
   )
 }
 
-/** `place` names the store without its credentials. */
-export function openingFailure(error: unknown, place: string): unknown {
+/** The failure to open a backend, for the operator. `place` names the server and the database without credentials. */
+export function openingFailure(backend: 'store' | 'files', error: unknown, place: string): unknown {
   const sentence = error instanceof MongoServerError ? serverProblem(error) : clientProblem(error)
-  if (sentence !== null) return new Error(`The store ${place} ${sentence}`, { cause: error })
-  return toBackendError(error)
+  if (sentence !== null)
+    return new Error(`The ${backend === 'store' ? 'store' : 'MongoDB of the files'} ${place} ${sentence}`, { cause: error })
+  return toBackendError(backend, error)
 }
 
 function serverProblem({ code, message }: MongoServerError): string | null {
@@ -58,12 +68,29 @@ function clientProblem(error: unknown): string | null {
 }
 
 /** The error that the backend throws: `Unavailable` for errors of the driver or the system; programming errors pass unchanged. */
-export function toBackendError(error: unknown): unknown {
+export function toBackendError(backend: 'store' | 'files', error: unknown): unknown {
   const isForeign = error instanceof MongoError || error instanceof BSON.BSONError || isSystem(error)
-  return isForeign ? new Unavailable('store', error) : error
+  return isForeign ? new Unavailable(backend, error) : error
 }
 
 /** An error of DNS or a socket. The driver does not wrap all of them: a write to a connection that the server just closed is a bare EPIPE. */
 function isSystem(error: unknown): boolean {
   return error instanceof Error && 'code' in error && typeof error.code === 'string'
+}
+
+/** Whether a write violated a unique index; of several documents, whether each error is that. Only the code is the same on all servers. */
+export function isDuplicate(error: unknown): boolean {
+  if (error instanceof MongoBulkWriteError) {
+    const errors = Array.isArray(error.writeErrors) ? error.writeErrors : [error.writeErrors]
+    return errors.length > 0 && errors.every(({ code }) => code === DUPLICATE)
+  }
+  return error instanceof MongoServerError && error.code === DUPLICATE
+}
+
+/** True when a read and a second attempt may succeed: the outcome is unknown (no answer, connection lost), or another writer was first (a duplicate key). */
+export function mayPass(thrown: unknown): boolean {
+  // For several documents, the driver wraps their errors in one.
+  const error = thrown instanceof MongoBulkWriteError && thrown.errorResponse instanceof Error ? thrown.errorResponse : thrown
+  if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError || isDuplicate(error)) return true
+  return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError')
 }
