@@ -293,7 +293,9 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
 
     t.test('tenants edit ApiKeys and, because that is given, Plans; viewers see; no account of ours but the controller may read a Secret', async (t) => {
       for (const [user, role] of [['tenant', 'edit'], ['viewer', 'view'], ['seller', 'tollgate-plan-admin']] as const) t.equal((await bind(user, role)).status, 201)
-      await eventually('the roles to be taken in', async () => ((await may('tenant', 'create', 'apikeys')) && (await may('viewer', 'list', 'plans')) ? true : null))
+      // Kubernetes takes in each role and each binding at a moment of its own.
+      const given = [['tenant', 'create', 'apikeys'], ['tenant', 'create', 'plans'], ['viewer', 'list', 'plans'], ['seller', 'patch', 'plans']] as const
+      await eventually('the roles to be taken in', async () => ((await Promise.all(given.map(([user, verb, resource]) => may(user, verb, resource)))).every(Boolean) ? true : null))
       t.same([await may('tenant', 'create', 'plans'), await may('tenant', 'get', 'plans'), await may('tenant', 'create', 'apikeys', 'globex')], [true, true, false])
       t.same([await may('viewer', 'watch', 'apikeys'), await may('viewer', 'create', 'apikeys'), await may('viewer', 'get', 'secrets')], [true, false, false])
       t.same([await may('seller', 'patch', 'plans'), await may('seller', 'get', 'apikeys'), await may('seller', 'create', 'apikeys')], [true, true, false])
