@@ -10,8 +10,7 @@ import { eventually } from './eventually.ts'
 import { apiKey, declare, mediaPlan } from './manifests.ts'
 import { REPOSITORY, start } from './program.ts'
 
-/** Without the loaders that the test runner adds to child processes. */
-const run = (cwd: string, ...argv: string[]) => promisify(execFile)('env', ['-u', 'NODE_OPTIONS', ...argv], { cwd })
+const run = (cwd: string, program: string, ...args: string[]) => promisify(execFile)(program, args, { cwd })
 
 const OPERATION = `
 import { Type } from 'typebox'

@@ -15,8 +15,7 @@ t.test('the commands of docs/operations.md back a running program up, verify it,
   const folder = t.testdir({})
   for (const name of ['package.json', 'bin', 'src', 'plugins', 'crds', 'node_modules']) symlinkSync(join(REPOSITORY, name), join(folder, name))
   cpSync(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-  const { NODE_OPTIONS: _loaders, ...env } = process.env
-  const sh = async (section: string) => (await run('sh', ['-ec', commandsOf(PAGE, section)[0] ?? ''], { cwd: folder, env })).stdout
+  const sh = async (section: string) => (await run('sh', ['-ec', commandsOf(PAGE, section)[0] ?? ''], { cwd: folder })).stdout
   const started = () => start({ folder, namespace: 'demo' })
 
   const program = await started()

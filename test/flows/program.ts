@@ -64,8 +64,7 @@ export type Starting = Pick<Process, 'log' | 'stop' | 'kill'> & {
 /** Starts a process without waiting for readiness. */
 export function launch({ folder, role = 'all', env: given = {}, root = REPOSITORY, argv }: ProcessOptions): Starting {
   const env = { PATH: process.env['PATH'] ?? '', DATA_DIR: join(folder, 'data'), PORT: '0', OPS_PORT: '0', ...given }
-  // Without the loaders that the test runner adds to child processes.
-  const [program = '', ...args] = [...TETHER, 'env', '-u', 'NODE_OPTIONS', ...(argv ?? [process.execPath, join(root, 'bin/tollgate.mjs')])]
+  const [program = '', ...args] = [...TETHER, ...(argv ?? [process.execPath, join(root, 'bin/tollgate.mjs')])]
   const child = spawn(program, [...args, role], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   const log: string[] = []
   const exited = new Promise<Exit>((resolve) => child.once('close', (code, signal) => resolve({ code, signal })))

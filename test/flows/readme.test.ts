@@ -41,7 +41,7 @@ t.test('the requests of README.md work in their order, and the receiver prints t
 
   const printed: string[] = []
   const [tether = '', ...rest] = [...TETHER, 'sh', '-ec', here(receiver)]
-  const child = spawn(tether, rest, { cwd: folder, env: { ...process.env, NODE_OPTIONS: '' }, stdio: ['ignore', 'pipe', 'inherit'], detached: true })
+  const child = spawn(tether, rest, { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'], detached: true })
   // The shell and the receiver.
   t.teardown(() => child.pid && process.kill(-child.pid, 'SIGKILL'))
   child.stdout.on('data', (chunk) => printed.push(String(chunk)))

@@ -61,8 +61,7 @@ t.test("the JSON has the types of Grafana's schema", async (t) => {
   const misspelled = join(folder, 'misspelled.ts')
   writeFileSync(misspelled, `import type { Dashboard } from ${JSON.stringify(schema)}\nexport const dashboard: Dashboard = { schemaVersion: 39, panles: [] }\n`)
   const options = ['--noEmit', '--strict', '--skipLibCheck', '--allowImportingTsExtensions', '--ignoreConfig']
-  // Without the loaders that the test runner adds to child processes.
-  const tsc = (...names: string[]) => promisify(execFile)('env', ['-u', 'NODE_OPTIONS', process.execPath, join(ROOT, 'node_modules/typescript/bin/tsc'), ...options, ...names], { cwd: folder })
+  const tsc = (...names: string[]) => promisify(execFile)(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), ...options, ...names], { cwd: folder })
   await t.resolves(tsc(...files).catch((error: { stdout: string; stderr: string }) => Promise.reject(new Error(`${error.stdout}${error.stderr}`))))
   t.match(await tsc(misspelled).catch((error: { stdout: string }) => error.stdout), /panles/)
 })

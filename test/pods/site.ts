@@ -62,7 +62,7 @@ export async function openSite(t: Test): Promise<Site | null> {
 
 async function makeImage(t: Test): Promise<string> {
   const folder = t.testdir({ root: {} })
-  await run(process.execPath, [join(REPOSITORY, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:1`], { env: { ...process.env, NODE_OPTIONS: '' } })
+  await run(process.execPath, [join(REPOSITORY, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:1`])
   return join(folder, 'image.tar')
 }
 
