@@ -1,6 +1,7 @@
 /** The routes of the PROXY_ROUTES file in force. An invalid file stops the start; later it is logged once, and the last valid one stays in use. */
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
+import { watchFile, type WatchedFile } from '../../src/concurrency/watched-file.ts'
 import { routeTable, type RouteTable } from './route-table.ts'
 import { parseProxyRoutes, ProxyRoutesError, type ProxyRoute } from './routes-file.ts'
 
@@ -10,43 +11,28 @@ const RESERVED = ['dashboard']
 /** Reads the file when all plugins are registered, because no prefix may collide with theirs, and then every `pollMs`. */
 export function watchRoutes(app: FastifyInstance, file: string, pollMs: number): RouteTable {
   let table = routeTable([])
-  let lastText: string | null = null
-  let lastError: string | null = null
-  let timer: NodeJS.Timeout | undefined
+  let loaded: string | null = null
+  let watched: WatchedFile | undefined
 
   async function load(): Promise<void> {
     const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
       throw new ProxyRoutesError(file, null, `cannot be read (${error.code ?? 'error'})`)
     })
-    if (text === lastText) return
+    if (text === loaded) return
     const routes = parseProxyRoutes(file, text, new Set([...app.errors.served(), ...RESERVED]))
     table = routeTable(routes)
-    lastText = text
+    loaded = text
     app.log.info({ event: 'proxy_routes_changed', routes: routes.map(shownRoute) }, 'pass-through routes in use')
   }
 
-  async function loadAgain(): Promise<void> {
-    try {
-      await load()
-      lastError = null
-    } catch (error) {
-      const { message } = error as Error
-      if (message !== lastError)
-        app.log.error({ event: 'proxy_routes_refused', err: message }, 'PROXY_ROUTES file refused, the last valid one stays in use')
-      lastError = message
-    }
+  function refused({ message }: Error): void {
+    app.log.error({ event: 'proxy_routes_refused', err: message }, 'PROXY_ROUTES file refused, the last valid one stays in use')
   }
 
   app.addHook('onReady', async () => {
-    await load()
-    let loading = false
-    timer = setInterval(() => {
-      if (loading) return
-      loading = true
-      void loadAgain().finally(() => (loading = false))
-    }, pollMs)
+    watched = await watchFile(load, refused, pollMs)
   })
-  app.addHook('onClose', async () => clearInterval(timer))
+  app.addHook('onClose', async () => watched?.close())
   return (url) => table(url)
 }
 

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { watchFile } from '../concurrency/watched-file.ts'
 import type { Cancellation } from './cancellation.ts'
 import type { UpstreamAnswer } from './http/upstream-answer.ts'
 import type { Upstream } from './http/connection-pool.ts'
@@ -63,9 +64,7 @@ const ECHO = '{"upstreams": [{"name": "echo", "baseUrl": "echo:", "wire": "both"
 export async function openUpstreams(options: UpstreamsOptions): Promise<Upstreams> {
   const { file, env, log, now = Date.now, random = Math.random, backOffMs = 100, pollMs = 1000 } = options
   const active = openActiveUpstreams(log)
-  let lastError: string | null = null
   let observer: (event: UpstreamEvent) => void = () => {}
-  let lastReload: Promise<void> = Promise.resolve()
   const context = { log, now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
 
   let derived = derivedFrom(active.all())
@@ -79,22 +78,17 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   const read = async () =>
     parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
 
-  /** An invalid file is logged once, not at every poll. */
-  async function readAgain(): Promise<void> {
-    try {
-      await active.apply(await read())
-      lastError = null
-    } catch (error) {
-      const { message } = error as Error
-      if (message !== lastError)
-        log.error({ event: 'upstreams_file_refused', err: message }, 'UPSTREAMS file refused, the last valid one stays in use')
-      lastError = message
-    }
-  }
-  const reload = () => (lastReload = lastReload.then(readAgain))
-
-  await active.apply(await read())
-  const poll = file === null ? null : setInterval(() => void reload(), pollMs)
+  const load = async () => active.apply(await read())
+  const watched =
+    file === null
+      ? null
+      : await watchFile(
+          load,
+          (error) =>
+            log.error({ event: 'upstreams_file_refused', err: error.message }, 'UPSTREAMS file refused, the last valid one stays in use'),
+          pollMs,
+        )
+  if (watched === null) await load()
 
   return {
     wiresFor: (wire) => current().wires[wire],
@@ -108,10 +102,9 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
     observe(next) {
       observer = next
     },
-    reload,
+    reload: async () => watched?.reload(),
     async close() {
-      if (poll) clearInterval(poll)
-      await lastReload
+      await watched?.close()
       await active.close()
     },
   }

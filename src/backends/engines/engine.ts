@@ -3,6 +3,7 @@
  * adapters, ours or those of plugins.
  */
 import { readFile } from 'node:fs/promises'
+import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
 import type { Amounts, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
@@ -103,8 +104,8 @@ export type Engines = {
   run(request: EngineRequest, control: Control): Promise<Made | NotMade>
   /** Every route, and why it is not available in this process: a sentence, or null when it is. Waits for engines that examine the machine. */
   routes(): Promise<RouteState[]>
-  /** Reads the file again; a change of the file does the same. A bad file is refused, and the earlier table stays. */
-  reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }>
+  /** Reads the file again now. A bad file is logged and changes nothing. */
+  reload(): Promise<void>
   close(): Promise<void>
 }
 
@@ -114,8 +115,8 @@ export type EnginesConfig = {
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void }
   /** What engines of the types `openai` and `replicate` use; without it there are none. */
   providers?: Outside
-  /** How often the file is compared with what was read. */
-  watchMs?: number
+  /** How often the file is read again. */
+  pollMs?: number
 }
 
 /** A failure with its public sentence, to be returned from `run`. */
@@ -124,19 +125,19 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
 }
 
 /** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */
-export async function openEngines({ file, log, providers, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
+export async function openEngines({ file, log, providers, pollMs }: EnginesConfig): Promise<Engines> {
   const types = builtInTypes(providers)
   let table = EMPTY
   let state: 'opened' | 'ready' | 'closed' = 'opened'
-  let loading: Promise<unknown> = Promise.resolve()
-  // The text that was read last, valid or not; null when it could not be read.
-  let text: string | null = null
-  let watch: NodeJS.Timeout | undefined
-  await read()
+  let tried: string | null = null
+  let watched: WatchedFile | null = null
+  settingsOf(await read())
 
-  async function read(): Promise<EnginesSettings> {
-    text = null
-    text = file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8')
+  async function read(): Promise<string> {
+    return file === null ? DEFAULT_ENGINES : readFile(file, 'utf8')
+  }
+
+  function settingsOf(text: string): EnginesSettings {
     const found = readEngines(text)
     if (found.outcome === 'refused') throw atLine(file, found.refusal.line, found.refusal.message)
     return found.settings
@@ -144,8 +145,13 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
 
   /** Replaces the table by the file's. An engine whose entry is the same stays open. */
   async function load(): Promise<void> {
-    const { next, removed } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
+    const text = await read()
+    // A text is tried once, valid or not: trying opens engines.
+    if (text === tried) return
+    tried = text
+    const { next, removed } = await nextTable(table, settingsOf(text), (setting) => openOne(types, file, setting))
     table = next
+    if (watched) log.info({ event: 'engines_reloaded', file }, 'ENGINES file reloaded')
     void warnOfMissing(next)
     await Promise.all(removed.map((engine) => engine.close()))
   }
@@ -156,30 +162,14 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
     }
   }
 
-  async function reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }> {
-    const loaded = loading.then(load)
-    loading = loaded.catch(() => undefined)
-    try {
-      await loaded
-      log.info({ event: 'engines_reloaded', file }, 'ENGINES file reloaded')
-      return { outcome: 'applied' }
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error)
-      log.warn({ event: 'engines_refused', file, err: error }, 'ENGINES file refused, the earlier table stays in use')
-      return { outcome: 'refused', message }
-    }
-  }
-
-  /** Compares the content rather than its times: no change is missed, however the file is replaced. */
-  async function reloadIfChanged(path: string): Promise<void> {
-    const current = await readFile(path, 'utf8').catch(() => null)
-    if (state === 'ready' && current !== text) await reload()
+  function refused(err: Error): void {
+    log.warn({ event: 'engines_refused', file, err }, 'ENGINES file refused, the earlier table stays in use')
   }
 
   return {
     offer: (kind) => offerOf(table, kind),
     routes: () => routeStates(table),
-    reload,
+    reload: async () => watched?.reload(),
     add(type, open) {
       if (state !== 'opened') throw new Error(`engines of type ${type} are added too late: before the program is ready`)
       if (types.has(type)) throw new Error(`engines of type ${type} are there already`)
@@ -188,8 +178,8 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
     async ready() {
       if (state !== 'opened') return
       state = 'ready'
-      await load()
-      if (file !== null) watch = setInterval(() => void reloadIfChanged(file), watchMs).unref()
+      if (file === null) await load()
+      else watched = await watchFile(load, refused, pollMs)
     },
     async run(request, control) {
       const route = table.routes.get(request.verb)
@@ -200,8 +190,7 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
     async close() {
       if (state === 'closed') return
       state = 'closed'
-      clearInterval(watch)
-      await loading
+      await watched?.close()
       await Promise.all([...table.engines.values()].map(({ engine }) => engine.close()))
     },
   }
