@@ -1,6 +1,7 @@
 /** Headers of pass-through requests and answers: hop-by-hop headers end here (RFC 9110, section 7.6.1), and so do credentials and what names the service. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
+import { hasKey, keyOf } from './client-key.ts'
 import type { ProxyRoute } from './routes-file.ts'
 
 const HOP_BY_HOP = [
@@ -15,27 +16,36 @@ const HOP_BY_HOP = [
   'expect',
 ]
 const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'api-key']
-/** What a client says about itself or its proxies: only this gateway tells the service. */
-const FORWARDED = [
+/** Names, and beginnings of names, in which proxies tell a service who asks and for what. Only this gateway tells it. */
+const CLAIMS = new RegExp(
+  `^(${[
+    '(forwarded|via|client-ip|(true|fastly|x|x-cluster)-client-ip)$',
+    '(x-)?(remote|ssl|tailscale)-',
+    '(x-)?client-(cert|dn|verify)',
+    'x-(forwarded|real|original|rewrite|auth-request|authenticated|webauth|envoy|pomerium|authentik|vouch)-',
+    'cf-',
+    'x-amzn-(oidc|mtls)-',
+    'x-goog-(authenticated|iap)-',
+    'x-ms-client-principal',
+  ].join('|')})`,
+)
+
+const NOT_SENT = new Set([...HOP_BY_HOP, ...CREDENTIALS])
+
+/** Headers that HTTP or the gateway sets; the file may not. Credentials it may, and those that name a person. */
+export const OURS: ReadonlySet<string> = new Set([
+  ...HOP_BY_HOP,
   'forwarded',
   'via',
-  'x-real-ip',
   'x-forwarded-for',
-  'x-forwarded-host',
   'x-forwarded-proto',
-  'x-forwarded-port',
+  'x-forwarded-host',
   'x-forwarded-prefix',
-  'x-original-url',
-  'x-rewrite-url',
-]
-
-/** What a client says about itself or a person, as proxies that sign people in do. */
-const CLAIMS = /^(x-forwarded-|x-auth-request-|x-remote-|remote-|x-authenticated-|x-original-)/
-
-const NOT_SENT = new Set([...HOP_BY_HOP, ...CREDENTIALS, ...FORWARDED])
-
-/** Headers that HTTP or the gateway decides; the file may not set them. Credentials it may. */
-export const OURS: ReadonlySet<string> = new Set([...HOP_BY_HOP, ...FORWARDED, 'host', 'content-length', 'content-type', 'x-request-id'])
+  'host',
+  'content-length',
+  'content-type',
+  'x-request-id',
+])
 
 const NOT_ANSWERED = new Set([
   ...HOP_BY_HOP,
@@ -51,6 +61,8 @@ const NOT_ANSWERED = new Set([
   'server',
   'x-powered-by',
   'via',
+  // A client that reads it asks the service itself.
+  'refresh',
   'alt-svc',
   'strict-transport-security',
   'public-key-pins',
@@ -62,8 +74,6 @@ const NOT_ANSWERED = new Set([
   'sourcemap',
   'x-request-id',
 ])
-/** Shorter than any key, and longer than what would be found by chance. */
-const KEY_LENGTH_MIN = 20
 /** Of the token windows, which the gateway answers itself. */
 const WINDOWS = /^x-(ratelimit-|codex-)/
 
@@ -78,13 +88,12 @@ export function requestHeaders(
   // The client's own trace ends here, where there is one of ours.
   const { traceparent } = request.span
   const isReplaced = (name: string) => traceparent !== null && (name === 'tracestate' || name === 'baggage')
-  const key = headers.authorization?.split(' ').at(-1)
+  const key = keyOf(request)
   const passed = Object.entries(headers).filter(([name, value]) => {
     // CGI and its like read X_SVC_Tenant and X.SVC.Tenant as X-SVC-Tenant.
     const read = name.replaceAll(/[_.]/g, '-')
     const isOurs = NOT_SENT.has(read) || CLAIMS.test(read) || read.startsWith(`x-${brand}-`)
-    const hasKey = key !== undefined && key.length >= KEY_LENGTH_MIN && String(value).includes(key)
-    return !isOurs && !isReplaced(read) && !named.has(name) && !hasKey
+    return !isOurs && !isReplaced(read) && !named.has(name) && !hasKey(String(value), key)
   }) as [string, string][]
   const { caller, ip, protocol, host } = request
   return {
@@ -103,26 +112,51 @@ export function requestHeaders(
 }
 
 /**
- * The headers that the client gets. A redirect within the service leads back through the gateway; one to another path of its origin is
- * dropped, because it names it.
+ * The headers that the client gets. A location or link within the service leads back through the gateway. One that names the service in any
+ * other way is dropped: another path, port or scheme of it, or several locations, of which clients choose different ones.
  */
-export function answerHeaders(headers: IncomingHttpHeaders, route: ProxyRoute): IncomingHttpHeaders {
+export function answerHeaders(headers: IncomingHttpHeaders, route: ProxyRoute, brand: string): IncomingHttpHeaders {
   const named = connectionTokens(headers.connection)
   const kept: IncomingHttpHeaders = {}
   for (const [name, value] of Object.entries(headers)) {
-    if (NOT_ANSWERED.has(name) || WINDOWS.test(name) || named.has(name)) continue
-    const sent = (name === 'location' || name === 'content-location') && typeof value === 'string' ? ownLocation(value, route) : value
+    if (NOT_ANSWERED.has(name) || WINDOWS.test(name) || name.startsWith(`x-${brand}-`) || named.has(name)) continue
+    const rewritten = REWRITTEN[name]
+    const sent = rewritten && value !== undefined ? rewritten(value, route) : value
     if (sent !== null) kept[name] = sent
   }
   return kept
 }
 
+const REWRITTEN: Record<string, (value: string | string[], route: ProxyRoute) => string | null> = {
+  location: (value, route) => (typeof value === 'string' ? ownLocation(value, route) : null),
+  'content-location': (value, route) => (typeof value === 'string' ? ownLocation(value, route) : null),
+  link: ownLinks,
+}
+
+/** Of a header `Link` (RFC 8288, section 3). */
+function ownLinks(value: string | string[], route: ProxyRoute): string | null {
+  let isDropped = false
+  const links = String(Array.isArray(value) ? value.join(', ') : value).replaceAll(
+    /<([^>]*)>|(;\s*anchor\s*=\s*)("?)([^";,]*)\3|"(?:[^"\\]|\\.)*"/gi,
+    (whole: string, target?: string, name?: string, quote?: string, anchor?: string) => {
+      const place = target ?? anchor
+      if (place === undefined) return whole
+      const own = ownLocation(place, route)
+      if (own === null) isDropped = true
+      return name === undefined ? `<${own}>` : `${name}${quote}${own}${quote}`
+    },
+  )
+  return isDropped ? null : links
+}
+
 function ownLocation(location: string, { upstream, prefix, rewritePrefix }: ProxyRoute): string | null {
   const url = URL.parse(location, upstream)
   if (!url) return null
-  // A relative path keeps its meaning, because both sides have the same path below the prefix.
-  if (!/^([a-z][a-z0-9+.-]*:|[/\\])/i.test(location)) return location
-  if (url.origin !== upstream) return location
+  // A relative path keeps its meaning, because both sides have the same path below the prefix. Clients leave these characters out.
+  if (!/^([a-z][a-z0-9+.-]*:|[/\\])/i.test(location.replaceAll(/[\t\r\n]/g, ''))) return location
+  const service = new URL(upstream)
+  if (url.hostname.replace(/\.$/, '') !== service.hostname.replace(/\.$/, '')) return location
+  if (url.protocol !== service.protocol || url.port !== service.port) return null
   if (url.pathname !== rewritePrefix && !url.pathname.startsWith(`${rewritePrefix}/`)) return null
   return `${prefix}${url.pathname.slice(rewritePrefix.length)}${url.search}${url.hash}`
 }

@@ -9,6 +9,7 @@ import { Failure } from '../../src/domain/errors.ts'
 import type { Api } from '../../src/domain/plans.ts'
 import { limitedBody } from './body-limit.ts'
 import { admit, type Charge } from './charge.ts'
+import { keyOf, withoutKey } from './client-key.ts'
 import { answerHeaders, requestHeaders } from './headers.ts'
 import type { Match, RouteTable } from './route-table.ts'
 import { watchRoutes } from './route-watch.ts'
@@ -105,7 +106,7 @@ function checked(request: FastifyRequest, { route, path }: Match): string {
     throw new Failure('invalid_request', {
       message: 'The path is ambiguous: leave out dot segments, empty segments, backslashes and encoded slashes.',
     })
-  return path
+  return withoutKey(path, keyOf(request))
 }
 
 function proxiedOf({ proxied }: FastifyRequest): NonNullable<FastifyRequest['proxied']> {
@@ -145,7 +146,7 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
       getUpstream: (request: FastifyRequest) => proxiedOf(request).route.upstream,
       rewriteRequestHeaders: sent,
       rewriteHeaders: (headers: FastifyRequest['headers'], request?: FastifyRequest) =>
-        request ? answerHeaders(headers, proxiedOf(request).route) : headers,
+        request ? answerHeaders(headers, proxiedOf(request).route, brand) : headers,
       onResponse(request: FastifyRequest, reply: FastifyReply, answer: { stream?: unknown }) {
         proxiedOf(request).charge?.(reply.statusCode < 500 ? 'capture' : 'void')
         reply.send(answer.stream)

@@ -3,6 +3,7 @@ import type { IncomingMessage, OutgoingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { WebSocket } from 'ws'
 import { Failure } from '../../src/domain/errors.ts'
+import { hasKey, keyOf } from './client-key.ts'
 
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 const CLOSE_MS = 5_000
@@ -45,7 +46,7 @@ export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
   let opening: FastifyRequest | null = null
   return {
     websocket: true as const,
-    wsServerOptions: { maxPayload: MAX_MESSAGE_BYTES, closeTimeout: CLOSE_MS, WebSocket: ClientSocket },
+    wsServerOptions: { maxPayload: MAX_MESSAGE_BYTES, closeTimeout: CLOSE_MS, WebSocket: ClientSocket, handleProtocols: ownProtocol },
     wsClientOptions: {
       maxPayload: MAX_MESSAGE_BYTES,
       closeTimeout: CLOSE_MS,
@@ -75,6 +76,12 @@ export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
       onOutgoingMessage: (_context: unknown, source: WebSocket, target: WebSocket) => pauseWhileFull(target, source),
     },
   }
+}
+
+/** The subprotocol, which the service is asked for too: the first without the key, which clients that cannot set headers send there. */
+function ownProtocol(protocols: Set<string>, request: IncomingMessage): string | false {
+  const key = keyOf(request)
+  return [...protocols].find((protocol) => !hasKey(protocol, key)) ?? false
 }
 
 function pauseWhileFull(from: WebSocket, to: WebSocket): void {

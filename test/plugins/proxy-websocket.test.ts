@@ -9,7 +9,7 @@ import { eventually } from '../flows/eventually.ts'
 import { openProxyProgram } from './proxy-program.ts'
 
 const route = { product: 'Coding', tokensPerRequest: 10, prefix: '/live', websocket: true }
-const connect = (port: number, key: string, path = '/live/x?y=1', headers = {}) => new WebSocket(`ws://127.0.0.1:${port}${path}`, ['chat'], { headers: { authorization: `Bearer ${key}`, cookie: 'a=1', 'x-kept': 'yes', ...headers } })
+const connect = (port: number, key: string, path = '/live/x?y=1', headers = {}, protocols = ['chat']) => new WebSocket(`ws://127.0.0.1:${port}${path}`, protocols, { headers: { authorization: `Bearer ${key}`, cookie: 'a=1', 'x-kept': 'yes', ...headers } })
 
 /** The status of a refused handshake. */
 async function refused(socket: WebSocket): Promise<number> {
@@ -20,7 +20,7 @@ async function refused(socket: WebSocket): Promise<number> {
 t.test('messages pass in both directions, the connection is charged once, and its key stays here', async (t) => {
   const service = await openService(t, { socket: (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })) })
   const { port, coding, usedTokens } = await openProxyProgram(t, [{ ...route, upstream: service.url, rewritePrefix: '/base' }])
-  const socket = connect(port, coding)
+  const socket = connect(port, coding, `/live/x?y=1&key=${coding}`, {}, [`bearer.${coding}`, 'chat'])
   await once(socket, 'open')
   for (const message of ['hello', Buffer.from([1, 2, 3]), 'x'.repeat(3_000_000)]) {
     socket.send(message)
