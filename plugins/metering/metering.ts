@@ -21,6 +21,7 @@ import { startHeartbeat } from './gateway-heartbeat.ts'
 import { openInFlight } from './in-flight.ts'
 import { meteringMetrics } from './metering-metrics.ts'
 import { usageLimitError } from './usage-limit-errors.ts'
+import { openGrowth } from './reservation-growth.ts'
 import { reservationSweep } from './orphaned-reservations.ts'
 import { openAdmissionQueue } from './admission-queue.ts'
 import { openRefusalCounts } from './refusal-counts.ts'
@@ -103,9 +104,17 @@ async function metering(app: FastifyInstance): Promise<void> {
 
   function openReservation({ id, subscription, admitted, durable }: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation {
     const { windows, ...terms } = admitted
-    let reserved = admitted.reserved
+    const extend = async (tokens: number): Promise<number | 'gone'> => {
+      const answer = await store.change(subscription, { op: 'extend', id, tokens }, clock())
+      if (answer.outcome === 'gone') return 'gone'
+      metrics.extended(answer.reserved - reserved())
+      return answer.reserved
+    }
+    const { reserved, ensure, cover } = openGrowth(admitted.reserved, extend, (err) =>
+      request.log.warn({ event: 'reservation_extension_failed', err, reservation: id }, 'reservation extension failed'),
+    )
     let outcome = NOTHING
-    metrics.open(reserved)
+    metrics.open(admitted.reserved)
     const { promise: facts, resolve: logFacts } = Promise.withResolvers<Record<string, unknown>>()
     request.logged = facts
     const settle = async () => {
@@ -119,7 +128,7 @@ async function metering(app: FastifyInstance): Promise<void> {
       const isStored = await durable.then(() => true, () => false)
       if (!isStored) settlement = null
       const charged = await settleUntilDone(id, subscription, settlement, request)
-      metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
+      metrics.settled(reserved(), settlement?.usage ?? null, tenantOf(subscription))
       logFacts({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
       queue.notify(subscription)
       inFlight.remove(id)
@@ -135,15 +144,8 @@ async function metering(app: FastifyInstance): Promise<void> {
       settleWith(promise) {
         outcome = promise
       },
-      async ensure(tokens) {
-        if (tokens <= reserved) return 'extended'
-        const wanted = Math.max(tokens, reserved * 2)
-        const answer = await store.change(subscription, { op: 'extend', id, tokens: wanted }, clock())
-        if (answer.outcome === 'gone') return 'gone'
-        metrics.extended(answer.reserved - reserved)
-        reserved = answer.reserved
-        return 'extended'
-      },
+      ensure,
+      cover,
     }
   }
 

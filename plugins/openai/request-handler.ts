@@ -43,7 +43,7 @@ export function openRequestHandler(
       durable: reservation.durable,
       reply,
       request,
-      budget: openBudget(reservation, request.promptBytes, request.log),
+      budget: openBudget(reservation, request.promptBytes),
       settle: outcome.resolve,
     }
     try {

@@ -1,10 +1,10 @@
-/** What a request is charged: extends its reservation while a stream outgrows it, and decides between the reported usage and what was metered. */
+/** What a request is charged: has its reservation cover the output so far, and decides between the reported usage and what was metered. */
 import type { OutputMeter } from '../../src/upstream/usage/output-meter.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { chargeOf, type Usage } from '../../src/domain/token-windows.ts'
 
 export type Budget = {
-  /** Takes the output so far, in tokens. Extends the reservation when it is outgrown; calls `onGone` if that was settled meanwhile. */
+  /** Takes the output so far, in tokens. Calls `onGone` if the reservation was settled meanwhile. */
   spend(outputTokens: number, onGone: () => void): void
   /** The usage of so many tokens of output, the prompt by its size. */
   estimate(outputTokens: number): Usage
@@ -17,35 +17,12 @@ export type Budget = {
 /** Tokenizers differ, and the meter's estimate as well: a report counts unless the estimate is above this many times it, and this many tokens more. */
 const TOLERANCE = { factor: 2, tokens: 64 }
 
-/** After a failed extension the next one is tried after this many further tokens. */
-const RETRY_TOKENS = 1000
-
-export function openBudget(reservation: OpenReservation, promptBytes: number, log: { warn(facts: object, message: string): void }): Budget {
+export function openBudget(reservation: OpenReservation, promptBytes: number): Budget {
   const { ratio, weights, hidden, maxOutputTokens } = reservation.admitted
   const input = Math.ceil((promptBytes * ratio) / 1000)
   const usage = (output: number): Usage => ({ input, cachedInput: 0, output })
-  let reserved = reservation.admitted.reserved
-  let extending = false
-
-  async function extend(needed: number, onGone: () => void): Promise<void> {
-    extending = true
-    try {
-      if ((await reservation.ensure(needed)) === 'gone') return onGone()
-      reserved = Math.max(needed, reserved * 2)
-    } catch (err) {
-      // The stream continues, and the extension is tried again with further output.
-      log.warn({ event: 'reservation_extension_failed', err, reservation: reservation.id }, 'reservation extension failed')
-      reserved = needed + RETRY_TOKENS
-    }
-    extending = false
-  }
-
   return {
-    spend(output, onGone) {
-      if (extending) return
-      const needed = chargeOf(usage(output), weights)
-      if (needed > reserved) void extend(needed, onGone)
-    },
+    spend: (output, onGone) => reservation.cover(chargeOf(usage(output), weights), onGone),
     estimate: usage,
     settlement(reported, meter) {
       const estimate = meter.estimateTokens()

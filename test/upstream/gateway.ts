@@ -10,6 +10,7 @@ import fp from 'fastify-plugin'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
+import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
 import requestBody from '../../plugins/request-body/request-body.ts'
 import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
 import { openEgress } from '../../src/egress/egress.ts'
@@ -27,7 +28,7 @@ export type Gateway = {
   upstreams: Upstreams
   /** The sizes of the admitted requests, in order. */
   admissions: Admission[]
-  /** The arguments of `ensure`, in order. */
+  /** The sizes to which the reservation was extended, in order. */
   ensured: number[]
   /** The next settlement, after its response has closed. */
   settled(): Promise<Omit<Settlement, 'seen'> | null>
@@ -163,7 +164,8 @@ function reservation(
   settleWith: OpenReservation['settleWith'],
   ensure: (tokens: number) => 'extended' | 'gone',
 ): OpenReservation {
-  return { id: 'reservation', ...admission, settleWith, ensure: async (tokens) => ensure(tokens) }
+  const growth = openGrowth(admission.admitted.reserved, async (tokens) => (ensure(tokens) === 'gone' ? 'gone' : tokens), () => {})
+  return { id: 'reservation', ...admission, settleWith, ...growth }
 }
 
 export const MESSAGES = [{ role: 'user', content: 'Hello' }]

@@ -29,4 +29,6 @@ export type OpenReservation = {
    * with the wire's failure event.
    */
   ensure(tokens: number): Promise<'extended' | 'gone'>
+  /** The same for the output of an answer so far: it need not be awaited. Calls `gone` at that outcome; an extension that fails is tried again with further output. */
+  cover(tokens: number, gone: () => void): void
 }
