@@ -8,7 +8,9 @@ import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import type { Admission } from '../../src/upstream/usage/reservation.ts'
 import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
-import { checkMessagesBody, readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
+import { betaNames } from '../../src/upstream/policy/betas.ts'
+import { checkMessagesBody } from '../../src/upstream/wires/messages/message-checks.ts'
+import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import type { Members } from '../../src/upstream/wires/allowlist.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
@@ -37,7 +39,11 @@ const BODY_LIMIT = 32 * 1024 * 1024
 const BYTES_PER_TOKEN = 4
 
 /** Validates a parsed body and takes out of it what upstreams do not get: `promptBytes` is the size of what is left. */
-type Reader = (body: unknown, allowed: ReadonlySet<string>) => { request: CodingRequest; promptBytes: number }
+type Reader = (
+  body: unknown,
+  allowed: ReadonlySet<string>,
+  headers: FastifyRequest['headers'],
+) => { request: CodingRequest; promptBytes: number }
 const READERS: Record<WireName, Reader> = {
   chat(body, allowed) {
     const request = readChatRequest(body, allowed)
@@ -47,13 +53,14 @@ const READERS: Record<WireName, Reader> = {
     const request = readResponsesRequest(body, allowed)
     return { request, promptBytes: promptBytes('responses', body as Members, allowed) }
   },
-  messages(body, allowed) {
+  messages(body, allowed, headers) {
     let size = 0
-    const promptTokens = (built: Members) => {
-      size = promptBytes('responses', built, allowed)
+    const promptTokens = (cleaned: Members) => {
+      size = promptBytes('messages', cleaned, allowed)
       return Math.ceil(size / BYTES_PER_TOKEN)
     }
-    return { request: readMessagesRequest(body, allowed, promptTokens), promptBytes: size }
+    const request = readMessagesRequest(body, allowed, { betas: betaNames(headers['anthropic-beta']), promptTokens })
+    return { request, promptBytes: size }
   },
 }
 
@@ -90,7 +97,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   const admits =
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
-      const read = READERS[wire](request.body, upstreams.allowed())
+      const read = READERS[wire](request.body, upstreams.allowed(), request.headers)
       request.codingRequest = read.request
       request.promptBytes = read.promptBytes
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }

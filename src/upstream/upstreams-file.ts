@@ -10,8 +10,8 @@ const text = (description: string) => Type.String({ minLength: 1, maxLength: 204
 const whole = (min: number, fallback: number) => Type.Integer({ minimum: min, maximum: 86_400_000, default: fallback })
 const strict = { additionalProperties: false }
 
-/** A member of requests, or `tool:` and `part:` with a type of tools or content parts. */
-const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
+/** A member of requests, or `tool:`, `part:` and `beta:` with a type of tools or content parts, or a name in `anthropic-beta`. */
+const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part|beta):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
 
 /** One wire or a list of them. `both` is the older name of `[chat, responses]`. A conditional, because a union tells the faults of all its members. */
 const WIRE = Type.Unsafe<WireName | 'both' | WireName[]>({

@@ -175,10 +175,10 @@ export type Loose = any // oxlint-disable-line typescript/no-explicit-any -- ans
 export type TestResponse = { status: number; headers: Record<string, string>; text: string; body: Loose }
 
 /** Posts a body and reads the whole answer. A string is sent unchanged. */
-export async function post(gateway: Gateway, path: string, body: unknown): Promise<TestResponse> {
+export async function post(gateway: Gateway, path: string, body: unknown, headers: Record<string, string> = {}): Promise<TestResponse> {
   const answer = await fetch(gateway.url + path, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', ...headers },
     body: typeof body === 'string' ? body : JSON.stringify(body),
   })
   const text = await answer.text()

@@ -4,46 +4,20 @@ import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-
 import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
 import type { Loose } from './gateway.ts'
+import { assembledMessage as assembled, eventsOf } from './message-events.ts'
 import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
 
 const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const HI = [{ role: 'user', content: 'Hi' }]
 
 function callOf(wire: WireName, more: object = {}): UpstreamCall {
-  return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), () => 9).call(4096, ids, () => 1000, [wire])
+  return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), { betas: [], promptTokens: () => 9 }).call(4096, ids, () => 1000, [wire])
 }
 const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
 const stream = (wire: WireName, text: string, more: object = {}) => rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
-const eventsOf = (text: string): Loose[] => text.split('\n\n').filter((one) => one !== '').map((one) => JSON.parse(one.slice(one.indexOf('data: ') + 6)))
 const chat = (...deltas: object[]) => [...deltas.map((one) => chunk([delta(one)])), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE].join('')
 const call = (index: number, id: string, name: string, text: string) => ({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: text } }] })
 const more = (index: number, text: string) => ({ tool_calls: [{ index, function: { arguments: text } }] })
-
-/** The message that an SDK builds from the events. Throws for an event out of order. */
-function assembled(events: Loose[]): Loose {
-  const [first, ...rest] = events
-  if (first?.type !== 'message_start') throw new Error('no message_start')
-  const message = structuredClone(first.message)
-  let open = -1
-  for (const event of rest) {
-    if (event.type === 'content_block_start') {
-      if (open !== -1 || event.index !== message.content.length) throw new Error(`block ${event.index} starts out of order`)
-      open = event.index
-      message.content.push({ ...event.content_block, ...(event.content_block.type === 'tool_use' ? { json: '' } : {}) })
-    } else if (event.type === 'content_block_delta') {
-      if (event.index !== open) throw new Error(`a delta of block ${event.index}, which is not open`)
-      const block = message.content[open]
-      if (event.delta.type === 'text_delta') block.text += event.delta.text
-      if (event.delta.type === 'thinking_delta') block.thinking += event.delta.thinking
-      if (event.delta.type === 'signature_delta') block.signature = event.delta.signature
-      if (event.delta.type === 'input_json_delta') block.json += event.delta.partial_json
-    } else if (event.type === 'content_block_stop') open = -1
-    else if (event.type === 'message_delta') Object.assign(message, event.delta, { usage: { ...message.usage, ...event.usage } })
-  }
-  if (events.at(-1)?.type !== 'message_stop') throw new Error('no message_stop')
-  for (const block of message.content) if (block.json !== undefined) { block.input = block.json === '' ? {} : JSON.parse(block.json); delete block.json }
-  return message
-}
 
 t.test('a request becomes a request of the Responses wire', async (t) => {
   const body = sent('responses', {
@@ -101,8 +75,8 @@ t.test('a faulty request is refused with the place of its fault', async (t) => {
     [{ messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role'],
     [{ messages: [{ role: 'user' }] }, 'messages[0].content'],
     [{ messages: [{ role: 'user', content: [{ type: 'tool_result', content: 'a' }] }] }, 'messages[0].content[0].tool_use_id'],
-    [{ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] }, 'messages[0].content[0].source'],
-    [{ messages: [{ role: 'user', content: [{ type: 'container_upload', file_id: 'f' }] }] }, 'messages[0].content[0]'],
+    [{ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] }, 'messages[0].content[0].source.file_id'],
+    [{ messages: [{ role: 'user', content: [{ type: 'container_upload', file_id: 'f' }] }] }, 'messages[0].content[0].type'],
     [{ tools: [{ name: 'a' }] }, 'tools[0].input_schema'],
     [{ stop_sequences: ['x'.repeat(257)] }, 'stop_sequences'],
     [{ stream: 1 }, 'stream'],
@@ -112,10 +86,10 @@ t.test('a faulty request is refused with the place of its fault', async (t) => {
 
 t.test('addresses of images and documents keep their place in the request', async (t) => {
   const content = [{ type: 'text', text: 'a' }, { type: 'image', source: { type: 'url', url: 'http://a.test/b.png' } }, { type: 'document', source: { type: 'url', url: 'http://a.test/c.pdf' } }]
-  const { addresses } = readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, new Set(), () => 1)
+  const { addresses } = readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, new Set(), { betas: [], promptTokens: () => 1 })
   t.match(addresses, [
-    { url: 'http://a.test/b.png', kind: 'image', param: 'messages[0].content[1].source' },
-    { url: 'http://a.test/c.pdf', kind: 'file', param: 'messages[0].content[2].source' },
+    { url: 'http://a.test/b.png', kind: 'image', param: 'messages[0].content[1].source.url' },
+    { url: 'http://a.test/c.pdf', kind: 'file', param: 'messages[0].content[2].source.url' },
   ])
 })
 

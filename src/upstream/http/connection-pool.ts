@@ -3,6 +3,8 @@ import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { buildConnector, Pool } from 'undici'
 import { dropContinue } from '../../http/interim-answers.ts'
+import { sentBetas } from '../policy/betas.ts'
+import type { RequestPolicy } from '../policy/request-policy.ts'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
@@ -28,7 +30,7 @@ export type Upstream = {
   target: Target
   /** What its streams have in common. */
   templates: TemplateSets
-  head(call: Pick<UpstreamCall, 'wire' | 'stream'>): RequestHead
+  head(call: Pick<UpstreamCall, 'wire' | 'stream' | 'betas'>): RequestHead
 }
 
 /** Opens the pool of one upstream. `baseUrl` and `apiKey` are arguments because the built-in echo gets both when it starts. */
@@ -45,6 +47,7 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
   const unpooled = new Pool(url.origin, { ...options, pipelining: 0 })
   const both = async (end: (one: Pool) => Promise<void>) =>
     void (await Promise.all([pool, unpooled].map((one) => end(one).catch(() => {}))))
+  const policy = { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force }
   return {
     settings,
     breaker: openBreaker(settings.breaker),
@@ -55,15 +58,15 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
     target: {
       model: settings.model,
       maxTokensField: settings.maxTokensField ?? null,
-      policy: { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force },
+      policy,
     },
     templates: new Map(),
-    head: requestHeads(url, apiKey, settings.headers),
+    head: requestHeads(url, apiKey, settings.headers, policy),
   }
 }
 
 /** They differ by wire and by the form of the answer alone, so that each is made once. */
-function requestHeads(url: URL, apiKey: string | null, additional: Record<string, string>): Upstream['head'] {
+function requestHeads(url: URL, apiKey: string | null, additional: Record<string, string>, policy: RequestPolicy): Upstream['head'] {
   const common = {
     'user-agent': 'tollgate',
     ...Object.fromEntries(Object.entries(additional).map(([name, value]) => [name.toLowerCase(), value])),
@@ -76,7 +79,11 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   })
   const headsOf = (wire: WireName) => ({ json: headOf(wire, 'application/json'), stream: headOf(wire, 'text/event-stream') })
   const heads = { chat: headsOf('chat'), responses: headsOf('responses'), messages: headsOf('messages') }
-  return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
+  return ({ wire, stream, betas = [] }) => {
+    const head = heads[wire][stream ? 'stream' : 'json']
+    const sent = sentBetas(betas, policy)
+    return sent === '' ? head : { ...head, headers: [...head.headers, 'anthropic-beta', sent] }
+  }
 }
 
 /** Servers of the Messages wire read the key from either header. Anthropic's own take a `Bearer` for a token of another kind: they get `x-api-key` alone. */

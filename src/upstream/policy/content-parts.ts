@@ -44,6 +44,10 @@ const PARTS: Record<WireName, Record<string, readonly string[]>> = {
     redacted_thinking: ['data'],
     tool_use: ['id', 'name', 'input', 'cache_control'],
     tool_result: ['tool_use_id', 'content', 'is_error', 'cache_control'],
+    tool_reference: ['tool_name', 'cache_control'],
+    server_tool_use: ['id', 'name', 'input', 'cache_control'],
+    web_search_tool_result: ['tool_use_id', 'content', 'cache_control'],
+    tool_search_tool_result: ['tool_use_id', 'content', 'cache_control'],
   },
 }
 /** The members of the objects in a part. */
@@ -54,6 +58,9 @@ const NESTED: Record<string, readonly string[]> = {
   source: ['type', 'media_type', 'data', 'url', 'file_id', 'content'],
   cache_control: ['type', 'ttl'],
 }
+
+/** The parts of the Messages wire whose content is parts. */
+const HOLDERS = ['tool_result', 'search_result']
 
 /** Throws `invalid_request` for a part that is not offered. */
 export function cleanParts(wire: WireName, parts: unknown[], param: string, references: References): unknown[] {
@@ -72,10 +79,21 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
     const value = cleaned[name]
     if (isMembers(value) && NESTED[name]) cleaned[name] = picked(value, NESTED[name])
     const holder = cleaned[name]
-    if (isMembers(holder)) noteReferences(holder, `${param}.${name}`, references)
+    // The input of a tool is data of the client, whatever its names are.
+    if (isMembers(holder) && name !== 'input') cleanHolder(wire, type, holder, `${param}.${name}`, references)
   }
   noteReferences(cleaned, param, references)
+  const { content } = cleaned
+  if (wire === 'messages' && HOLDERS.includes(name) && Array.isArray(content))
+    cleaned['content'] = cleanParts(wire, content, `${param}.content`, references)
   return cleaned
+}
+
+function cleanHolder(wire: WireName, type: unknown, holder: Members, param: string, references: References): void {
+  const kind = type === 'document' ? 'file' : undefined
+  noteReferences(holder, param, references, kind)
+  const { content } = holder
+  if (wire === 'messages' && Array.isArray(content)) holder['content'] = cleanParts(wire, content, `${param}.content`, references)
 }
 
 function picked(holder: Members, names: readonly string[]): Members {
@@ -90,21 +108,37 @@ function picked(holder: Members, names: readonly string[]): Members {
 /** Members that hold an address: `url`, `image_url`, `file_url` and the like. */
 const ADDRESS = /(?:^|_)url$/
 
-function noteReferences(holder: Members, param: string, { addresses, allowed }: References): void {
+function noteReferences(holder: Members, param: string, { addresses, allowed }: References, of?: Address['kind']): void {
   if ((holder['file_id'] ?? null) !== null) {
     if (!allowed.has('file_id')) throw invalid(`${param}.file_id`, `${param}.file_id: stored files are not offered. Send the data itself.`)
   }
   for (const [name, value] of Object.entries(holder)) {
     if (typeof value !== 'string' || !ADDRESS.test(name) || /^data:/i.test(value)) continue
-    addresses.push({ url: value, param: `${param}.${name}`, kind: name === 'file_url' ? 'file' : 'image', inline: inliner(holder, name) })
+    const kind = of ?? (name === 'file_url' ? 'file' : 'image')
+    addresses.push({ url: value, param: `${param}.${name}`, kind, inline: inliner(holder, name) })
   }
 }
 
 function inliner(holder: Members, name: string): Address['inline'] {
   return (dataUrl, filename) => {
+    // The source of a block of the Messages wire.
+    if (holder['type'] === 'url') return inlineSource(holder, dataUrl)
     if (name !== 'file_url') return void (holder[name] = dataUrl)
     delete holder['file_url']
     holder['file_data'] = dataUrl
     holder['filename'] ??= filename
   }
+}
+
+/** The wire takes text as it is, and the data of all else. */
+function inlineSource(source: Members, dataUrl: string): void {
+  const [, mediaType = '', data = ''] = /^data:([^;,]*);base64,([^]*)$/.exec(dataUrl) ?? []
+  const isText = mediaType.startsWith('text/') || mediaType === 'application/json'
+  delete source['url']
+  Object.assign(
+    source,
+    isText
+      ? { type: 'text', media_type: 'text/plain', data: Buffer.from(data, 'base64').toString('utf8') }
+      : { type: 'base64', media_type: mediaType, data },
+  )
 }

@@ -1,5 +1,5 @@
 /** The conversation of a request as upstreams get it: messages of the chat wire, or items of the responses wire. */
-import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
 import { invalid } from '../wires/coding-request-validation.ts'
 import { cleanPart, cleanParts, type References } from './content-parts.ts'
 import { clientTools, plainMembers } from './hosted-tools.ts'
@@ -26,6 +26,23 @@ export function cleanMessages(messages: Members[], references: References): void
     const content = own(message, 'content')
     if (Array.isArray(content)) message['content'] = cleanParts('chat', content, `messages[${index}].content`, references)
   }
+}
+
+/** First line of a block that Claude Code adds: it differs in every request, says nothing to a model, and would defeat prompt caches. */
+const BILLING = /^x-anthropic-billing-header:/
+
+/** Changes the messages and the system prompt of a request of the Messages wire in place. Throws `invalid_request`. */
+export function cleanTurns(body: Members, references: References): void {
+  const system = own(body, 'system')
+  if (Array.isArray(system))
+    body['system'] = cleanParts('messages', system, 'system', references).filter(
+      (block) => !isMembers(block) || !BILLING.test(ownText(block, 'text')),
+    )
+  body['messages'] = (own(body, 'messages') as Members[]).map((message, index) => {
+    const content = own(message, 'content')
+    const param = `messages[${index}].content`
+    return { role: own(message, 'role'), content: Array.isArray(content) ? cleanParts('messages', content, param, references) : content }
+  })
 }
 
 /** Items whose `output` is content: text, a list of parts, or one part. */

@@ -42,6 +42,8 @@ export type CodingRequest = {
 export type UpstreamCall = UpstreamBody & {
   wire: WireName
   stream: boolean
+  /** The client's names in `anthropic-beta`, of which each upstream gets those that its policy lets pass. */
+  betas?: readonly string[]
   /** Opens the rewriter of a streamed answer, a new one for each attempt. `templates`: of the upstream. */
   openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */

@@ -10,15 +10,12 @@ export type Input = { items: Members[]; places: Place[] }
 
 type Parts = { parts: Members[]; places: string[] }
 
-/** First line of a block that Claude Code adds: it differs in every request, says nothing to a model, and would defeat prompt caches. */
-const BILLING = /^x-anthropic-billing-header:/
-
 /** The text of `system`; '' without one. */
 export function instructionsOf(system: unknown): string {
   if (typeof system === 'string') return system
   return (Array.isArray(system) ? (system as Members[]) : [])
     .map((block) => ownText(block, 'text'))
-    .filter((text) => text !== '' && !BILLING.test(text))
+    .filter((text) => text !== '')
     .join('\n\n')
 }
 

@@ -3,17 +3,14 @@ import { messageErrorBody } from '../../../http/message-errors.ts'
 import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
 import type { StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
-import { bytesOf, textOf } from '../../sse/sse-parser.ts'
+import { textOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage } from '../../usage/reported-usage.ts'
 import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
 import { openContentBlocks } from './content-blocks.ts'
-import { blocksOf, messageOf, messageUsage, stopMembers, stopOf, toolUseOf, type MessageContext, type Stop } from './message-object.ts'
+import { endEvents, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
+import { messageUsage } from '../../wires/messages/message-usage.ts'
+import { blocksOf, messageId, stopOf, toolUseOf, type MessageContext } from './message-content.ts'
 import { signatureOf } from './thinking-signature.ts'
-
-/** One event as bytes. */
-export function messageEvent(event: Members): string {
-  return `event: ${String(event['type'])}\ndata: ${bytesOf(JSON.stringify(event))}\n\n`
-}
 
 /** The deltas of thinking, and the member that numbers the parts of each. */
 const THOUGHTS: Record<string, string> = {
@@ -120,7 +117,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   function whole(type: string, response: Members, to: RewriterOutput): void {
     if (!begun) {
       const usage = { ...messageUsage(null), input_tokens: context.promptTokens }
-      emit({ type: 'message_start', message: messageOf(response, [], null, usage) })
+      emit({ type: 'message_start', message: messageOf(messageId(response), [], null, usage) })
     }
     begun = true
     if (type !== 'response.completed' && type !== 'response.incomplete') return
@@ -140,8 +137,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   }
 
   function writeEnd(ending: Stop, usage: unknown): void {
-    emit({ type: 'message_delta', delta: stopMembers(ending), usage: messageUsage(usage) })
-    emit({ type: 'message_stop' })
+    written?.write(endEvents(ending, messageUsage(usage)))
   }
 
   const passed = (bytes: string) => (bytes === '' ? '' : rewriter.push(Buffer.from(bytes, 'latin1')))
@@ -153,10 +149,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     phase: () => (rewriter.phase().name === 'open' ? responses.phase() : rewriter.phase()),
     terminalEvents(estimate) {
       if (!stopped) return passed(responses.terminalEvents(estimate))
-      return [
-        messageEvent({ type: 'message_delta', delta: stopMembers(stopped), usage: messageUsage(estimatedResponseUsage(estimate)) }),
-        messageEvent({ type: 'message_stop' }),
-      ].join('')
+      return endEvents(stopped, messageUsage(estimatedResponseUsage(estimate)))
     },
     usage: responses.usage,
     meter: responses.meter,

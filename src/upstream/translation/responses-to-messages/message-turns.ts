@@ -1,6 +1,7 @@
 /** The input of a Responses request as the turns of a Messages request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
+import { wireId } from '../../wires/messages/replayed-blocks.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
@@ -13,8 +14,6 @@ const REFUSED = new Set(
   apply_patch_call_output computer_call computer_call_output`.split(/\s+/),
 )
 const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
-/** What the wire accepts as the id of a call. */
-const CALL_ID = /^[A-Za-z0-9_-]+$/
 
 export type Turns = {
   system: Members[]
@@ -56,11 +55,6 @@ function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools
   if (OUTPUTS.includes(type)) return turns.result(callId, { type: 'tool_result', tool_use_id: id, content: blocksOf(item, path, 'output') })
   if (type === 'function_call') turns.call(callId, toolUse(item, id, inputOf(ownText(item, 'arguments')), tools))
   if (type === 'custom_tool_call') turns.call(callId, toolUse(item, id, inputOf(customArguments(ownText(item, 'input'))), tools))
-}
-
-/** The same for a call and its result. */
-function wireId(id: string): string {
-  return CALL_ID.test(id) ? id : `call_${Buffer.from(id).toString('base64url')}`
 }
 
 function toolUse(item: Members, id: string, input: Members, tools: ChatTools): Members {

@@ -1,5 +1,6 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
-import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import { isMembers, type Members } from '../../wires/allowlist.ts'
+import { inclusiveUsage } from '../../wires/messages/message-usage.ts'
 import { responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
@@ -27,26 +28,7 @@ function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usag
     status: isWhole ? 'completed' : 'incomplete',
     incomplete_details: isWhole ? null : { reason: reason === 'refusal' ? 'content_filter' : 'max_output_tokens' },
     output: blocks.finish(),
-    usage: responseUsage(usage),
-  }
-}
-
-/** `input_tokens` of Messages are without those that were read from the cache or written to it. Null without usage. */
-function responseUsage(usage: unknown): Members | null {
-  if (!isMembers(usage)) return null
-  const count = (name: string) => (typeof own(usage, name) === 'number' ? (own(usage, name) as number) : 0)
-  if (typeof own(usage, 'output_tokens') !== 'number') return null
-  const details = own(usage, 'output_tokens_details')
-  const thinking = isMembers(details) ? own(details, 'thinking_tokens') : 0
-  const [read, written] = [count('cache_read_input_tokens'), count('cache_creation_input_tokens')]
-  const input = count('input_tokens') + read + written
-  const output = count('output_tokens')
-  return {
-    input_tokens: input,
-    input_tokens_details: { cached_tokens: read, cache_write_tokens: written },
-    output_tokens: output,
-    output_tokens_details: { reasoning_tokens: typeof thinking === 'number' ? thinking : 0 },
-    total_tokens: input + output,
+    usage: inclusiveUsage(usage),
   }
 }
 

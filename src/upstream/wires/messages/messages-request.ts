@@ -1,122 +1,137 @@
 /** `POST /v1/messages`: validates the request and makes the upstream call. */
 import { Failure } from '../../../domain/errors.ts'
-import type { Ids } from '../encrypted-ids.ts'
-import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from '../coding-request-validation.ts'
-import { isMembers, own, ownText, type Members } from '../allowlist.ts'
+import type { Address } from '../../policy/content-parts.ts'
+import { cleanTurns } from '../../policy/conversation.ts'
+import { withoutMembers } from '../../policy/request-policy.ts'
+import { callOver } from '../../translation/call-over-wires.ts'
 import { answeringMessages } from '../../translation/messages-to-responses/messages-to-responses.ts'
 import { asksForThinking, responsesBody } from '../../translation/messages-to-responses/responses-body.ts'
 import type { Place } from '../../translation/messages-to-responses/input-items.ts'
+import { openMeter } from '../../usage/output-meter.ts'
+import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
+import type { Ids } from '../encrypted-ids.ts'
+import { invalid, readBoolean, readCount } from '../coding-request-validation.ts'
+import { isMembers, own, ownText, type Members } from '../allowlist.ts'
 import { readResponsesRequest } from '../responses/responses-request.ts'
-import type { CodingRequest, UpstreamCall, WireName } from '../wire.ts'
+import { bodyWriter } from '../upstream-body.ts'
+import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall, type WireName } from '../wire.ts'
+import { cleanContent, stopOf } from './message-allowed-members.ts'
+import { checkMessagesBody } from './message-checks.ts'
+import { messageOf } from './message-object.ts'
+import { openNativeStream, type NativeContext } from './message-stream.ts'
+import { cleanUsage, inclusiveUsage, messageUsage } from './message-usage.ts'
+import { restoredTurns } from './replayed-blocks.ts'
 
-const MEMBERS: MemberTypes = {
-  messages: 'objects',
-  system: 'string or objects',
-  tools: 'objects',
-  tool_choice: 'object',
-  thinking: 'object',
-  output_config: 'object',
-  metadata: 'object',
-  stop_sequences: 'strings',
-  temperature: 'number',
-  top_p: 'number',
-  top_k: 'number',
-}
-const MESSAGE: MemberTypes = { role: 'string', content: 'string or objects' }
-/** The required members of content blocks by type. */
-const BLOCKS: Record<string, MemberTypes> = {
-  text: { text: 'string' },
-  tool_use: { id: 'string', name: 'string' },
-  tool_result: { tool_use_id: 'string' },
-  image: { source: 'object' },
-  document: { source: 'object' },
-}
-const MAX_SEQUENCES = 16
-const MAX_SEQUENCE_LENGTH = 256
+/** Members whose value the gateway sets. */
+const SET_HERE = ['model', 'max_tokens', 'stream', 'metadata', 'messages', 'thinking']
+/** The least that the wire takes. */
+const MIN_BUDGET = 1024
 
-/** A valid body of the wire. */
-export type MessagesBody = Members & { messages: Members[] }
+/** What a request says beside its body. `betas`: the names in `anthropic-beta`. `promptTokens`: estimates the tokens of the body; the beginning of a stream tells it. */
+export type MessagesOptions = { betas: readonly string[]; promptTokens: (body: Members) => number }
 
 /**
- * Validates a body for both endpoints. Throws `invalid_request` naming the parameter, and `model_not_found`. Unknown members pass without
- * effect: clients of this wire send new ones with every release.
+ * Validates a parsed body and leaves out of it what upstreams do not get. Throws `invalid_request` naming the parameter, and `model_not_found`.
  */
-export function checkMessagesBody(value: unknown): MessagesBody {
-  const body = readBody(value)
-  checkTypes(body, MEMBERS)
-  const messages = own(body, 'messages')
-  if (!Array.isArray(messages) || messages.length === 0) throw invalid('messages', 'messages is required, with at least one message.')
-  for (const [index, message] of (messages as Members[]).entries()) checkMessage(message, `messages[${index}]`)
-  for (const [index, tool] of ((own(body, 'tools') ?? []) as Members[]).entries()) checkTool(tool, `tools[${index}]`)
-  const sequences = (own(body, 'stop_sequences') ?? []) as string[]
-  if (sequences.length > MAX_SEQUENCES || sequences.some(({ length }) => length > MAX_SEQUENCE_LENGTH))
-    throw invalid(
-      'stop_sequences',
-      `stop_sequences: at most ${MAX_SEQUENCES} sequences of at most ${MAX_SEQUENCE_LENGTH} characters are supported.`,
-    )
-  return body as MessagesBody
-}
-
-function checkMessage(message: Members, path: string): void {
-  checkTypes(message, MESSAGE, `${path}.`)
-  if (!['user', 'assistant', 'system'].includes(ownText(message, 'role')))
-    throw invalid(`${path}.role`, `${path}.role must be user, assistant or system.`)
-  const content = own(message, 'content') ?? null
-  if (content === null) throw invalid(`${path}.content`, `${path}.content is required.`)
-  if (Array.isArray(content)) checkBlocks(content as Members[], `${path}.content`)
-}
-
-function checkBlocks(blocks: readonly Members[], path: string): void {
-  for (const [index, block] of blocks.entries()) {
-    const place = `${path}[${index}]`
-    const type = own(block, 'type')
-    if (typeof type !== 'string') throw invalid(`${place}.type`, `${place}.type must be a string.`)
-    const required = Object.hasOwn(BLOCKS, type) ? (BLOCKS[type] ?? {}) : {}
-    for (const name in required) if ((own(block, name) ?? null) === null) throw invalid(`${place}.${name}`, `${place}.${name} is required.`)
-    checkTypes(block, type === 'tool_result' ? { ...required, content: 'string or objects' } : required, `${place}.`)
-    const inner = own(block, 'content')
-    if (type === 'tool_result' && Array.isArray(inner)) checkBlocks(inner as Members[], `${place}.content`)
-  }
-}
-
-function checkTool(tool: Members, path: string): void {
-  const type = own(tool, 'type') ?? 'custom'
-  if (typeof type !== 'string') throw invalid(`${path}.type`, `${path}.type must be a string.`)
-  if (type !== 'custom') return
-  if (ownText(tool, 'name') === '') throw invalid(`${path}.name`, `${path}.name must be a string.`)
-  if (!isMembers(own(tool, 'input_schema'))) throw invalid(`${path}.input_schema`, `${path}.input_schema must be an object.`)
-}
-
-/**
- * Validates a parsed body. `promptTokens`: estimates the tokens of a body of the Responses wire; the
- * beginning of a stream tells it. Throws `invalid_request` naming the parameter,
- * and `model_not_found`.
- */
-export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>, promptTokens: (built: Members) => number): CodingRequest {
+export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>, { betas, promptTokens }: MessagesOptions): CodingRequest {
   const body = checkMessagesBody(value)
   if (own(body, 'max_tokens') === undefined)
     throw invalid('max_tokens', 'max_tokens is required: the most tokens that the answer may have.')
   const limit = own(body, 'max_tokens') === -1 ? null : readCount(body, 'max_tokens')
   const stream = readBoolean(body, 'stream')
-  const { body: built, places } = responsesBody(body)
-  const request = readResponsesRequest(built, allowed)
-  const context = {
-    thinking: asksForThinking(body),
-    stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),
-    promptTokens: Math.max(1, promptTokens(built)),
-  }
+  const addresses: Address[] = []
+  cleanTurns(body, { addresses, allowed })
+  const estimate = Math.max(1, promptTokens(body))
   return {
     stream,
     choices: 1,
     maxOutputTokens: limit,
-    addresses: request.addresses.map((address) => ({ ...address, param: `${placeOf(address.param, places)}.source` })),
+    addresses,
     call(cap: number, ids: Ids, now: () => number, wires: readonly WireName[]): UpstreamCall {
-      try {
-        return answeringMessages(request.call(cap, ids, now, wires), context)
-      } catch (error) {
-        throw error instanceof Failure ? ofThisWire(error, places) : error
-      }
+      const translated = (wire: WireName) => translatedCall(body, allowed, estimate, (request) => request.call(cap, ids, now, [wire]))
+      return callOver(wires, {
+        own: 'messages',
+        make: {
+          messages: () => nativeCall(body, { stream, betas, limit: Math.min(limit ?? cap, cap) }, { ids, promptTokens: estimate }),
+          responses: () => translated('responses'),
+          chat: () => translated('chat'),
+        },
+      })
     },
+  }
+}
+
+function nativeCall(
+  body: Members,
+  { stream, betas, limit }: { stream: boolean; betas: readonly string[]; limit: number },
+  context: NativeContext,
+): UpstreamCall {
+  const { ids } = context
+  const userId = ownText((own(body, 'metadata') ?? {}) as Members, 'user_id')
+  const { messages, lacksThinking } = restoredTurns(own(body, 'messages') as Members[], ids)
+  const thinking = own(body, 'thinking')
+  const sent = {
+    ...withoutMembers(body, SET_HERE),
+    ...(isMembers(thinking) ? { thinking: lacksThinking ? { type: 'disabled' } : thinkingWithin(thinking, limit) } : {}),
+    ...(userId === '' ? {} : { metadata: { user_id: ids.pseudonym(userId) } }),
+    ...(stream ? { stream: true } : {}),
+    messages,
+  }
+  return {
+    wire: 'messages',
+    stream,
+    betas,
+    ...bodyWriter('messages', sent, 'max_tokens', limit, true),
+    openRewriter: (templates) => openNativeStream(context, templates),
+    rewriteJson: (value) => messageAnswer(value, context),
+    isTranslation: false,
+    translated: null,
+  }
+}
+
+/** The wire refuses a budget that is not below the limit of tokens, which the plan may have lowered. */
+function thinkingWithin(thinking: Members, limit: number): Members {
+  const budget = own(thinking, 'budget_tokens')
+  if (typeof budget !== 'number' || budget < limit) return thinking
+  const half = Math.floor(limit / 2)
+  return half < MIN_BUDGET ? { type: 'disabled' } : { ...thinking, budget_tokens: half }
+}
+
+function messageAnswer(value: unknown, { ids }: NativeContext): JsonAnswer {
+  if (!isMembers(value) || !Array.isArray(value['content'])) throw new BadAnswer('the answer is not a message')
+  const content = cleanContent(value['content'], ids)
+  const meter = openMeter()
+  for (const block of content) {
+    for (const name of ['text', 'thinking', 'name']) if (typeof block[name] === 'string') meter.addText(block[name])
+    if (isMembers(block['input'])) meter.addText(JSON.stringify(block['input']))
+  }
+  const stop = stopOf(
+    value,
+    content.some(({ type }) => type === 'tool_use'),
+  )
+  const message = (usage: Members) => JSON.stringify(messageOf(ids.fresh('msg_'), content, stop, usage))
+  const given = isMembers(value['usage']) ? value['usage'] : {}
+  const usage = readUsage(inclusiveUsage(given))
+  return { body: (estimate) => message(usage ? cleanUsage(given, ids) : messageUsage(estimatedResponseUsage(estimate))), usage, meter }
+}
+
+/** The call of the same request by way of the Responses wire. */
+function translatedCall(
+  body: Members,
+  allowed: ReadonlySet<string>,
+  promptTokens: number,
+  callOf: (request: CodingRequest) => UpstreamCall,
+): UpstreamCall {
+  const { body: built, places } = responsesBody(body)
+  const context = {
+    thinking: asksForThinking(body),
+    stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),
+    promptTokens,
+  }
+  try {
+    return answeringMessages(callOf(readResponsesRequest(built, allowed)), context)
+  } catch (error) {
+    throw error instanceof Failure ? ofThisWire(error, places) : error
   }
 }
 

@@ -1,8 +1,9 @@
 /**
- * Thinking of a Messages upstream in the `encrypted_content` of a reasoning item, which clients of the other wires replay. The block travels whole,
- * because its signature covers its text. Clients get it encrypted, as all that only the upstream reads (`encrypted-ids.ts`).
+ * Thinking that a client replays for its upstream. On the Messages wire its signature is encrypted, because it may name the model. For clients of the other
+ * wires the block travels whole in the `encrypted_content` of a reasoning item, because the signature covers its text.
  */
 import { isMembers, type Members } from '../allowlist.ts'
+import type { Ids } from '../encrypted-ids.ts'
 
 /** Begins no content of a Responses upstream. */
 const MARK = 'thinking:'
@@ -21,4 +22,16 @@ export function openThinking(content: unknown): Members | null {
   } catch {
     return null
   }
+}
+
+/** The signature, or the data of redacted thinking, for the client. Never empty: clients leave out a block without one. */
+export function sealSignature(signature: string, ids: Ids): string {
+  return ids.encrypt('sig_', MARK + signature)
+}
+
+/** Null for what was not sealed for this subscription: another service signed it, and no upstream of ours could read it. */
+export function openSignature(sealed: unknown, ids: Ids): string | null {
+  if (typeof sealed !== 'string' || !sealed.startsWith('sig_')) return null
+  const plain = ids.decrypt(sealed)
+  return plain === sealed || !plain.startsWith(MARK) ? null : plain.slice(MARK.length)
 }

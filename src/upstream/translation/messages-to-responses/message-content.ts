@@ -1,7 +1,6 @@
-/** The Message object of Anthropic's wire, built from a Responses object. */
+/** The content of a message, built from the output of a response. */
 import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
-import { MODEL } from '../../wires/model-name.ts'
-import { readUsage } from '../../usage/reported-usage.ts'
+import type { Stop } from '../../wires/messages/message-object.ts'
 import { openStopFilter } from '../stop-sequences.ts'
 import { signatureOf } from './thinking-signature.ts'
 
@@ -14,55 +13,9 @@ export type MessageContext = {
   promptTokens: number
 }
 
-export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal'
-
-/** How an answer ended; `sequence` is the stop sequence that was found. */
-export type Stop = { reason: StopReason; sequence: string | null }
-
-/** A message with every member of the wire. `response`: for the id. */
-export function messageOf(response: Members, content: Members[], stop: Stop | null, usage: Members): Members {
-  return {
-    id: ownText(response, 'id').replace(/^resp_/, 'msg_'),
-    type: 'message',
-    role: 'assistant',
-    model: MODEL,
-    content,
-    ...stopMembers(stop),
-    diagnostics: null,
-    usage: { ...usage, cache_creation: null, inference_geo: null, service_tier: 'standard', speed: null },
-  }
-}
-
-/** The members of a message, and of the delta at its end, that say how it ended. */
-export function stopMembers(stop: Stop | null): Members {
-  return {
-    stop_reason: stop?.reason ?? null,
-    stop_sequence: stop?.sequence ?? null,
-    stop_details: stop?.reason === 'refusal' ? { type: 'refusal', category: null, explanation: null } : null,
-    container: null,
-  }
-}
-
-/** `usage` of a Responses object in the members of the Messages wire, where `input_tokens` is without the cached ones. */
-export function messageUsage(usage: unknown): Members {
-  const { input, cachedInput, output } = readUsage(usage) ?? { input: 0, cachedInput: 0, output: 0 }
-  const details = isMembers(usage) ? usage : {}
-  const written = detailOf(details, 'input_tokens_details', 'cache_write_tokens')
-  const created = Math.min(written, input - cachedInput)
-  return {
-    input_tokens: input - cachedInput - created,
-    cache_creation_input_tokens: created,
-    cache_read_input_tokens: cachedInput,
-    output_tokens: output,
-    output_tokens_details: { thinking_tokens: detailOf(details, 'output_tokens_details', 'reasoning_tokens') },
-    server_tool_use: null,
-  }
-}
-
-function detailOf(usage: Members, holder: string, name: string): number {
-  const details = usage[holder]
-  const value = isMembers(details) ? details[name] : 0
-  return typeof value === 'number' ? value : 0
+/** The id of the message for a response. */
+export function messageId(response: Members): string {
+  return ownText(response, 'id').replace(/^resp_/, 'msg_')
 }
 
 /** Why a response ended, when no stop sequence did. */
