@@ -38,6 +38,7 @@ import type { Resources } from './backends/resources/resources.ts'
 import type { Backends, Surroundings } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
+import { openUploads, type Uploads } from './tasks/receive-upload.ts'
 import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import { verifyStore, type Verified } from './verify/verify.ts'
@@ -60,6 +61,7 @@ declare module 'fastify' {
     egress: Egress
     /** The context of the task flows. */
     tasks: SubmitContext
+    uploads: Uploads
   }
 }
 
@@ -102,17 +104,14 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   app.decorate('egress', openGuard(config, clock.now, registry, log))
   app.addHook('onClose', async () => app.egress.close())
   if (broker && engines && results)
-    app.decorate(
-      'tasks',
-      taskContext(app, {
-        store,
-        broker,
-        files: results,
-        engines,
-        links: derivedKeys.links,
-        moved: countMoney(registry, config.METRICS_TENANT),
-      }),
-    )
+    decorateTasks(app, {
+      store,
+      broker,
+      files: results,
+      engines,
+      links: derivedKeys.links,
+      moved: countMoney(registry, config.METRICS_TENANT),
+    })
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
   const budget = openBudget(config, registry)
@@ -199,12 +198,12 @@ function workerKinds({ WORKER_KINDS }: Config): string[] {
 
 type TaskParts = { store: Store; broker: Broker; files: Files; engines: Engines; links: KeyList; moved: SubmitContext['moved'] }
 
-function taskContext(app: FastifyInstance, { store, broker, files: results, engines, links, moved }: TaskParts): SubmitContext {
+function decorateTasks(app: FastifyInstance, { store, broker, files: results, engines, links, moved }: TaskParts): void {
   const refusedUrl = (url: string) => {
     const refusal = app.egress.check(url)
     return refusal && REFUSALS[refusal]
   }
-  return {
+  const tasks: SubmitContext = {
     store,
     files: results,
     engines,
@@ -219,6 +218,8 @@ function taskContext(app: FastifyInstance, { store, broker, files: results, engi
     resultMs: app.config.RESULT_MS,
     log: app.log,
   }
+  app.decorate('tasks', tasks)
+  app.decorate('uploads', openUploads(tasks))
 }
 
 /** The address at which clients reach this process: PUBLIC_URL, else the listener's, whose port 0 resolves only once it listens. */

@@ -85,12 +85,32 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
 const windowFailures: FailureCode[] = ['session_limit_reached', 'weekly_limit_reached', 'key_limit_reached', 'window_reserved', 'concurrency_limit']
 const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_parameter', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
 const open = { additionalProperties: true }
+const file = { content: Object.fromEntries(['image/*', 'video/*', 'audio/*'].map((type) => [type, { schema: Bodies.bytes }])) } as unknown as TSchema
 const model = Type.Literal('svc-code')
 const streamed = (description: string, schema: TSchema): Record<string, Answer> => ({ 200: { description, content: { 'application/json': schema, 'text/event-stream': Bodies.events } } })
 
 export const OPERATIONS: Record<string, Operation> = {
   ...taskOperations('generations', 'Generations', 'generation', { kind: 'image', prompt: 'A lighthouse at dawn' }),
   ...taskOperations('operations', 'Operations', 'operation', { operation: 'background_remove', media_url: 'https://example.com/cup.png' }),
+  'POST /api/v1/uploads': {
+    operationId: 'createUpload',
+    summary: 'Upload a file',
+    description: 'The body is an image, a video or a sound of at most 100 MiB, with Content-Length; its content decides what it is. Operations take media_url until expires_at.',
+    tags: ['Operations'],
+    body: file,
+    answers: { 201: json('The upload.', Bodies.upload) },
+    failures: ['invalid_request', 'upload_limit', 'concurrency_limit'],
+  },
+  'DELETE /api/v1/uploads/:id': { operationId: 'deleteUpload', summary: 'Delete an upload', tags: ['Operations'], answers: { 204: { description: 'The upload is gone.' } }, failures: ['not_found'] },
+  'PUT /files/:id': {
+    operationId: 'putFile',
+    summary: 'Upload a file by a signed address',
+    description: 'Target of the address that the MCP tool create_upload gives.',
+    tags: ['Files'],
+    body: file,
+    answers: { 201: json('The upload.', Bodies.upload) },
+    failures: ['invalid_request', 'invalid_signature', 'result_expired', 'unsupported_media_type', 'payload_too_large', 'upload_limit', 'concurrency_limit'],
+  },
   'GET /api/v1/events': {
     operationId: 'listEvents',
     summary: 'Read the event log, oldest first',

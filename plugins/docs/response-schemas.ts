@@ -166,6 +166,17 @@ export const Bodies = {
     },
     open,
   ),
+  upload: Type.Object({
+    id: Type.String(),
+    object: Type.Literal('upload'),
+    media_url: Type.String({ description: 'Signed address of the file: a source of operations, until expires_at.' }),
+    content_type: Type.String(),
+    bytes: Type.Integer(),
+    width: orNull(Type.Integer()),
+    height: orNull(Type.Integer()),
+    duration_ms: orNull(Type.Integer()),
+    expires_at: dateTime,
+  }),
   events: Type.String({ description: 'Server-Sent Events.' }),
   bytes: Type.String({ format: 'binary' }),
   jsonRpc: Type.Object(

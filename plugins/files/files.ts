@@ -1,4 +1,5 @@
-/** Downloads of results by signed URL: `GET /files/{id}?exp=&sig=` (`docs/media.md`, "Verbs"). Needs no API key. */
+/** Downloads of results and uploads by signed URL: `GET` and `PUT /files/{id}?exp=&sig=` (`docs/media.md`). Needs no API key. */
+import type { Readable } from 'node:stream'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
@@ -48,13 +49,18 @@ const LIMITS: DownloadLimits = { stalledMs: 300_000, perFile: 500, perAddress: 2
 async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Promise<void> {
   const begin = openDownloads({ ...LIMITS, ...limits })
 
-  /** The file of a link. Throws `invalid_signature` or `result_expired` otherwise. */
-  async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
-    const now = app.clock()
-    const verdict = verifySignedUrl({ id, exp, sig }, app.derivedKeys.links, now)
+  /** Throws `invalid_signature` or `result_expired` unless the link is ours and valid. */
+  function checkLink(id: string, { exp = '', sig = '' }: { exp?: string; sig?: string }): void {
+    const verdict = verifySignedUrl({ id, exp, sig }, app.derivedKeys.links, app.clock())
     if (verdict === 'forged') throw new Failure('invalid_signature')
-    const facts = verdict === 'good' ? await app.files.stat(id) : null
-    if (!facts || facts.expiresAt <= now) throw new Failure('result_expired')
+    if (verdict === 'expired') throw new Failure('result_expired')
+  }
+
+  /** The file of a link. Throws `invalid_signature` or `result_expired` otherwise. */
+  async function linked(id: string, query: { exp?: string; sig?: string }): Promise<FileFacts> {
+    checkLink(id, query)
+    const facts = await app.files.stat(id)
+    if (!facts || facts.expiresAt <= app.clock()) throw new Failure('result_expired')
     return facts
   }
 
@@ -63,8 +69,8 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
     url: '/files/:id',
     schema,
     async handler(request, reply) {
-      const { exp, sig, name } = request.query
-      const facts = await linked(request.params.id, exp, sig)
+      const { name } = request.query
+      const facts = await linked(request.params.id, request.query)
       const etag = `"${facts.etag}"`
       if (clientHasIt(request.headers['if-none-match'], etag)) return described(reply, facts, etag, name).code(304).send()
       // Range means something for GET only (RFC 9110, section 14.2).
@@ -79,6 +85,19 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
       // Fastify applies the client's backpressure, and destroys the stream when the client disconnects.
       return reply.header('content-length', range ? range.end - range.start + 1 : file.size).send(file.stream)
     },
+  })
+
+  app.register(async (scope) => {
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
+    scope
+      .withTypeProvider<TypeBoxTypeProvider>()
+      .put('/files/:id', { schema, bodyLimit: app.uploads.bytesMax }, async ({ params, query, headers, body }, reply) => {
+        checkLink(params.id, query)
+        const owner = app.uploads.linkOwner(params.id)
+        if (owner === null) throw new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD' } })
+        return reply.code(201).send(await app.uploads.receive(owner, headers['content-length'], body as Readable))
+      })
   })
 
   /**
@@ -105,5 +124,5 @@ export default fp(files, {
   name: 'files',
   fastify: '5.x',
   dependencies: ['errors'],
-  decorators: { fastify: ['files', 'derivedKeys', 'clock'] },
+  decorators: { fastify: ['files', 'uploads', 'derivedKeys', 'clock'] },
 })

@@ -20,6 +20,7 @@ import { progressReporter } from './progress.ts'
 import type { RequestContext } from './request-context.ts'
 import { declaresTasks, taskHandle } from './tasks-extension.ts'
 import type { Tool } from './tool.ts'
+import { uploadTool } from './upload-tool.ts'
 
 export type ToolCalls = {
   /** The tools as `tools/list` shows them. */
@@ -35,7 +36,7 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   const mediaOf = openMediaContent({ files: app.files, link: tasks.link, log: app.log })
   const compile = strictValidator()
   const tools = new Map(
-    [...creationTools(tasks), ...accountTools(tasks)].map((tool) => [
+    [...creationTools(tasks), ...accountTools(tasks), uploadTool(tasks, app.uploads)].map((tool) => [
       tool.name,
       { ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) },
     ]),

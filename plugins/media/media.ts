@@ -14,6 +14,7 @@ import { deliveryRoutes } from './delivery-routes.ts'
 import { openEventStreams } from './event-stream.ts'
 import { listEvents } from './event-list.ts'
 import { EventsQuery, GenerationsQuery, OperationsQuery } from './request-schemas.ts'
+import { uploadRoutes } from './upload-routes.ts'
 
 export type MediaOptions = {
   /** For callers without a key: `?plan=` names the plan that pays, and tasks send no webhooks, which no key would sign. */
@@ -29,6 +30,7 @@ async function media(app: FastifyInstance, { keyless = false }: MediaOptions): P
   collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery, reads, stream })
   collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery, reads, stream })
   deliveryRoutes(app, reads)
+  uploadRoutes(app, reads)
   app
     .withTypeProvider<TypeBoxTypeProvider>()
     .get('/events', { config: reads, schema: { querystring: EventsQuery } }, async (request) =>
@@ -45,5 +47,5 @@ export default fp(media, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'request-body', 'task-watch'],
-  decorators: { request: ['caller'] },
+  decorators: { fastify: ['tasks', 'uploads'], request: ['caller'] },
 })

@@ -7,6 +7,7 @@ import errors from '../../plugins/errors/errors.ts'
 import type { DownloadLimits } from '../../plugins/files/downloads.ts'
 import files from '../../plugins/files/files.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
+import type { Uploads } from '../../src/tasks/receive-upload.ts'
 import { signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { DERIVED, START } from '../plugins/gateway.ts'
 
@@ -17,6 +18,7 @@ async function openDownloadServer(t: Test, limits: Partial<DownloadLimits>) {
   const backend = await openFiles(`disk:${t.testdir()}`)
   const app = fastify()
   app.decorate('files', backend)
+  app.decorate('uploads', { bytesMax: 1 } as Uploads)
   app.decorate('derivedKeys', DERIVED)
   app.decorate('clock', () => START)
   await app.register(errors).register(files, limits)

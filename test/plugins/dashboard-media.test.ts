@@ -77,7 +77,7 @@ t.test('a tenant whose only plan is Coding finds the AI Room locked', async (t) 
   const { terms } = (await room.store.subscription(await room.plan('coder', { product: 'Coding', coding: CODING }))) ?? impossible()
   await applyPlan(room, 'lone/coder', 'Coding', terms)
   const codingOnly = { ...room, send: (request: Sent) => room.send({ tenant: 'lone', ...request }) }
-  for (const answer of [await create(codingOnly), await codingOnly.send({ path: '/media/generations' }), await codingOnly.send({ path: '/media/kinds' }), await codingOnly.send({ method: 'POST', path: '/uploads', body: Buffer.from('x') })]) {
+  for (const answer of [await create(codingOnly), await codingOnly.send({ path: '/media/generations' }), await codingOnly.send({ path: '/media/kinds' }), await codingOnly.send({ method: 'POST', path: '/media/uploads', body: Buffer.from('x') })]) {
     t.match([answer.statusCode, answer.json()], [403, { error: { code: 'plan_not_allowed', message: /AI Room/ } }])
   }
 })

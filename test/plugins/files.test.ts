@@ -10,6 +10,7 @@ import files from '../../plugins/files/files.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { deriveKeys, type KeyList } from '../../src/domain/derived-keys.ts'
+import type { Uploads } from '../../src/tasks/receive-upload.ts'
 import { signedFileUrl, verifySignedUrl } from '../../src/domain/signed-urls.ts'
 
 const NOW = 1_700_000_000_000
@@ -29,6 +30,7 @@ async function place(t: Test, { contentType = 'video/mp4', links = keys, instead
   const app = fastify()
   t.teardown(() => app.close())
   app.decorate('files', instead(backend))
+  app.decorate('uploads', { bytesMax: 1 } as Uploads)
   app.decorate('derivedKeys', { ...deriveKeys([Buffer.alloc(32, 1)]), links })
   app.decorate('clock', () => now.ms)
   await app.register(errors).register(files)
@@ -220,7 +222,7 @@ t.test('other methods are 405 with Allow', async (t) => {
   const { app, link } = await place(t)
   const answer = await app.inject({ method: 'DELETE', url: link })
   t.equal(answer.statusCode, 405)
-  t.equal(answer.headers['allow'], 'GET, HEAD')
+  t.equal(answer.headers['allow'], 'GET, HEAD, PUT')
 })
 
 /** A download of an endless file over a real connection; the bytes read from the file are counted. */

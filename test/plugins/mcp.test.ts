@@ -7,6 +7,7 @@ import { openMediaContent } from '../../plugins/mcp/media-content.ts'
 import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origin-check.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Task } from '../../src/domain/task.ts'
+import { png } from '../backends/engines/media-samples.ts'
 import { MADE } from '../fakes/engine.ts'
 import { bearer, CODING, MEDIA } from './gateway.ts'
 import { errorOf, messageOf, modern, openEndpoint, textOf } from './mcp-endpoint.ts'
@@ -14,7 +15,7 @@ import { isFinal } from './studio.ts'
 
 const MANUAL = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8')
 
-const TOOLS = ['generate_image', 'generate_video', 'generate_music', 'background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge', 'get_task', 'list_tasks', 'cancel_task', 'get_usage']
+const TOOLS = ['generate_image', 'generate_video', 'generate_music', 'background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge', 'get_task', 'list_tasks', 'cancel_task', 'get_usage', 'create_upload']
 
 for (const [mode, revision] of [['auto', '2026-07-28'], ['legacy', '2025-11-25']] as const) {
   t.test(`a client of revision ${revision} gets an image, and the very record of the REST API`, async (t) => {
@@ -78,11 +79,24 @@ t.test('tools say what they take, what they answer and what they do', async (t) 
     const row = `${manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''}${shared}`
     t.same(Object.keys(inputSchema.properties ?? {}).filter((argument) => !row.includes(`\`${argument}\``)), [], `docs/mcp.md tells every argument of ${name}`)
     t.match(inputSchema, { type: 'object', additionalProperties: false })
-    t.match(outputSchema, { type: 'object', required: [['get_usage', 'list_tasks'].includes(name) ? 'object' : 'id'] })
+    t.match(outputSchema, { type: 'object', required: [{ get_usage: 'object', list_tasks: 'object', create_upload: 'upload_url' }[name] ?? 'id'] })
     const reads = /^(get|list)_/.test(name)
-    const creates = !reads && name !== 'cancel_task'
-    t.match(annotations, { title, readOnlyHint: reads, openWorldHint: creates, ...(reads ? {} : { destructiveHint: !creates, idempotentHint: !creates }) })
+    const cancels = name === 'cancel_task'
+    t.match(annotations, { title, readOnlyHint: reads, openWorldHint: !reads && !cancels && name !== 'create_upload', ...(reads ? {} : { destructiveHint: cancels, idempotentHint: cancels }) })
   }
+})
+
+t.test('a local file is sent to the address that create_upload gives, and is the source of a tool', async (t) => {
+  const endpoint = await openEndpoint(t)
+  const client = await endpoint.connect()
+  const { upload_url, command } = (await client.callTool({ name: 'create_upload', arguments: {} })).structuredContent as { upload_url: string; command: string }
+  t.equal(command, `curl -T FILE '${upload_url}'`)
+  const { pathname, search } = new URL(upload_url)
+  const sent = await endpoint.app.inject({ method: 'PUT', url: `${pathname}${search}`, payload: png(64, 48) })
+  t.match(sent.json(), { object: 'upload', width: 64 })
+  t.match((await client.callTool({ name: 'upscale', arguments: { media_url: sent.json().media_url, wait_seconds: 20 } })).structuredContent, { status: 'completed' })
+  await endpoint.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match(await client.callTool({ name: 'create_upload', arguments: {} }), { isError: true, content: [{ text: /plan_inactive/ }] })
 })
 
 t.test('the list of tools leaves room in the context of a model', async (t) => {

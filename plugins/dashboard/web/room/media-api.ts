@@ -53,12 +53,12 @@ const UPLOAD_BYTES = 100 * 1024 * 1024
 
 type Uploaded = { media_url: string; content_type: string; width: number | null; height: number | null; duration_ms: number | null }
 
-/** Uploads a file; `progress` gets 0 to 1. Throws a `Problem`. XMLHttpRequest, because fetch reports no progress of a body. */
-export function upload(file: File, progress: (share: number) => void, abort: AbortSignal): Promise<Source> {
+/** Uploads a file under a plan; `progress` gets 0 to 1. Throws a `Problem`. XMLHttpRequest, because fetch reports no progress of a body. */
+export function upload(plan: string, file: File, progress: (share: number) => void, abort: AbortSignal): Promise<Source> {
   if (file.size > UPLOAD_BYTES) return Promise.reject(new Problem(413, 'payload_too_large', 'A file has at most 100 MiB.'))
   const { promise, resolve, reject } = Promise.withResolvers<Source>()
   const request = new XMLHttpRequest()
-  request.open('POST', apiUrl('/uploads'))
+  request.open('POST', apiUrl('/media/uploads', { plan }))
   request.responseType = 'json'
   for (const [name, value] of Object.entries({ ...pageHeaders('POST'), 'content-type': file.type || 'application/octet-stream' }))
     request.setRequestHeader(name, value)

@@ -18,6 +18,7 @@ export function useUploads(add: (source: Source) => void): {
   problem: Error | null
   send: (files: Iterable<File>) => Promise<void>
 } {
+  const { plan } = useRoom()
   const [uploading, setUploading] = useState<Uploading | null>(null)
   const [problem, setProblem] = useState<Error | null>(null)
   const running = useRef<AbortController | null>(null)
@@ -31,7 +32,7 @@ export function useUploads(add: (source: Source) => void): {
       for (const file of files) {
         const show = (share: number) => setUploading({ name: file.name, share, stop: () => abort.abort() })
         show(0)
-        add(await upload(file, show, abort.signal))
+        add(await upload(plan, file, show, abort.signal))
       }
     } catch (error) {
       if (!abort.signal.aborted) setProblem(error as Error)
