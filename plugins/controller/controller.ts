@@ -8,6 +8,7 @@ import fp from 'fastify-plugin'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { controllerMetrics } from './controller-metrics.ts'
 import { openQueue, type Queue } from './work-queue.ts'
+import { addReadinessChecks } from './readiness-checks.ts'
 import { openReconciler } from './reconciler.ts'
 import { apiServerMetrics } from './api-server-metrics.ts'
 import { startWorkers } from './queue-workers.ts'
@@ -24,8 +25,9 @@ export type ControllerOptions = {
 /** Concurrent key passes share commands to the store, which matters for thousands of keys after a start. The API client has its own concurrency limit. */
 const KEY_WORKERS = 64
 const START_RETRY_MS = 1_000
-/** Readiness waits that long for the first pass over all resources. */
-const FIRST_PASS_WAIT_MS = 5_000
+
+/** What this process does. Each phase is an object of its own, so that work begun in one knows that it has ended, even if one of the same name follows. */
+type Phase = { name: 'starting' | 'standby' | 'leading' | 'stopped' }
 
 async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
   const { store, resources, clock, log } = app
@@ -33,7 +35,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const metrics = controllerMetrics(app.metrics.registry)
   apiServerMetrics(app.metrics.registry, resources)
   const open = (name: string, queue: () => Queue): Queue =>
-    openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (isLeading ? queue() : null)) })
+    openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (resources.isLeading() ? queue() : null)) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
   // A controller of its own has no broker: there the sweep of the workers publishes.
@@ -50,26 +52,28 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     servicePrice: (kind: string) => app.engines.offer(kind)?.route.price ?? null,
     random,
   }
+  const readiness = addReadinessChecks(app, { plans, keys, phase: () => phase.name })
   const reconciler = openReconciler({ context, plans, keys, after, keyReady: metrics.keyReady })
-  let syncedAt: number | null = null
-  let isWatching = false
-  let hasSynced = false
-  let isFirstPassDone = false
-  let isLeading = false
-  /** Number of leadership changes: work begun in one term ends with it. */
-  let term = 0
-  let isStopping = false
-  let running: Promise<void>[] = []
+  let phase: Phase = { name: 'starting' }
+  /** Cancels what is due at a later time in this phase. */
   let cancelTimer = () => {}
+  let workers: Promise<void>[] = []
+
+  const isStopped = () => phase.name === 'stopped'
+
+  function enter(name: Phase['name']): Phase {
+    cancelTimer()
+    phase = { name }
+    return phase
+  }
 
   function assertLeading(): void {
     if (!resources.isLeading()) throw new Unavailable('resources', new Error('this process is no longer the leader'))
   }
 
-  /** The first pass over all resources is complete once both queues are idle for the first time. */
   function passEnded(): void {
     reconciler.passEnded()
-    isFirstPassDone ||= plans.isIdle() && keys.isIdle()
+    readiness.passEnded()
   }
 
   function startAllWorkers(): Promise<void>[] {
@@ -109,28 +113,31 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   async function start(): Promise<void> {
     // The election comes first: a process that leads from the start has listed everything under its lease and need not list again.
     await resources.lead(leadershipChanged)
-    if (isStopping) return
-    const before = term
-    await resources.watch((ref) => reconciler.changed(ref, isLeading && isWatching ? 'urgent' : 'background'))
-    isWatching = true
-    if (isLeading) startTerm({ isFresh: term === before })
+    if (isStopped()) return
+    const elected = phase
+    await resources.watch((ref) => reconciler.changed(ref, phase.name === 'leading' ? 'urgent' : 'background'))
+    if (isStopped()) return
+    if (resources.isLeading()) lead({ isFresh: phase === elected })
+    else enter('standby')
   }
 
   /** A process that is not the leader keeps its watches, so that it can take over at once. */
-  function leadershipChanged(next: boolean): void {
-    isLeading = next
-    term++
-    cancelTimer()
-    if (!next) {
+  function leadershipChanged(isLeading: boolean): void {
+    if (isStopped()) return
+    // `start` goes on, at its retry too, and asks who leads once it watches.
+    if (phase.name === 'starting') phase = { name: 'starting' }
+    else if (isLeading) lead({ isFresh: false })
+    else {
+      enter('standby')
       plans.pause()
       keys.pause()
-    } else if (isWatching) startTerm({ isFresh: false })
+    }
   }
 
   /** `isFresh`: everything was listed under this lease. */
-  function startTerm({ isFresh }: { isFresh: boolean }): void {
-    const started = term
-    const isCurrent = () => term === started && !isStopping
+  function lead({ isFresh }: { isFresh: boolean }): void {
+    const term = enter('leading')
+    const isCurrent = () => phase === term
     void retrying('sync', () => sync(isFresh, isCurrent), isCurrent)
   }
 
@@ -139,14 +146,14 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     if (!isFresh) await resources.refresh()
     await reconciler.enqueueAll()
     if (!isCurrent()) return
-    syncedAt ??= clock()
+    readiness.synced()
     const { ok, detail } = resources.health()
     const queued = { plans: plans.depth(), keys: keys.depth() }
     if (ok) log.info({ event: 'controller_caches_synced', ...queued }, 'controller caches synced')
     else log.warn({ event: 'controller_started_stale', ...queued, detail }, 'controller started with the last known resources')
     plans.resume()
     keys.resume()
-    if (running.length === 0) running = startAllWorkers()
+    if (workers.length === 0) workers = startAllWorkers()
     passEnded()
     cancelTimer = after(resyncMs, () => void resync(isCurrent))
   }
@@ -158,30 +165,12 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     if (isCurrent()) cancelTimer = after(resyncMs, () => void resync(isCurrent))
   }
 
-  // Ready once the source was read. While it is unavailable later, requests are served from the store.
-  app.checks.push(() => {
-    const { ok, detail } = resources.health()
-    hasSynced ||= ok && isWatching
-    return { name: 'resources', ok: hasSynced, detail }
-  })
-  // Ready after the first pass over all resources, so that the keys of a fresh start exist. A long backlog does not hold back keys that work already.
-  app.checks.push(() => {
-    if (isWatching && !isLeading) return { name: 'controller', ok: true, detail: 'this process is not the leader' }
-    const isWithinWait = syncedAt === null || clock() - syncedAt < FIRST_PASS_WAIT_MS
-    const queued = `${plans.depth()} plans and ${keys.depth()} keys queued`
-    return {
-      name: 'controller',
-      ok: isFirstPassDone || !isWithinWait,
-      detail: isFirstPassDone ? queued : `the first pass is not complete: ${queued}`,
-    }
-  })
-  app.addHook('onReady', async () => void retrying('start', start, () => !isStopping))
+  app.addHook('onReady', async () => void retrying('start', start, () => phase.name === 'starting'))
   app.addHook('preClose', async () => {
-    isStopping = true
-    cancelTimer()
+    enter('stopped')
     plans.stop()
     keys.stop()
-    await Promise.all(running)
+    await Promise.all(workers)
     await resources.resign()
   })
 }

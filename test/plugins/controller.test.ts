@@ -399,11 +399,28 @@ t.test('the metrics have the names of controller-runtime', async (t) => {
 t.test('a controller that does not lead is ready, and reports no depth of queues that it does not work on', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
-  const running = await tenant.start({ isFollower: true })
+  const running = await tenant.start({ election: { lead: async () => {}, isLeading: () => false } })
+  await running.settle()
   t.match(await Promise.all(running.app.checks.map((check) => check())), [{ name: 'resources', ok: true }, { name: 'controller', ok: true, detail: 'this process is not the leader' }])
   t.same((await running.metric('workqueue_depth')).map(({ value }) => value), [0, 0])
   t.ok((await running.metric('workqueue_adds_total')).some(({ value }) => value > 0), 'they are filled for a takeover')
   t.same(running.writes, [])
+})
+
+t.test('a start that is retried goes on when the leader changes in the meantime', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  let isLeading = false
+  let changed: (isLeading: boolean) => void = () => {}
+  let watches = 0
+  const running = await tenant.start({
+    election: { lead: async (listener) => void (changed = listener), isLeading: () => isLeading },
+    fate: (verb) => (verb === 'watch' && watches++ === 0 ? 'away' : 'lives'),
+  })
+  isLeading = true
+  changed(isLeading)
+  await tenant.pass(running, 1_000)
+  t.ok(await tenant.usableBySecret('ci-key'))
 })
 
 t.test('closing waits for the pass in progress and starts no other', async (t) => {

@@ -13,7 +13,7 @@ import { Unavailable } from '../../src/domain/errors.ts'
 import { hashKey, type KeyVersion, type SealingKeys } from '../../src/domain/api-keys.ts'
 import type { PlanLimits } from '../../src/domain/plan-limits.ts'
 import { openFiles, type FilesResources } from '../../src/backends/resources/files/files.ts'
-import type { ApiKeyStatus, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
+import type { ApiKeyStatus, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { conditions } from '../domain/reconcile/reconcile-world.ts'
 import { entriesOf } from '../backends/resources/manifest-folder.ts'
@@ -42,8 +42,8 @@ export type Tenant = {
   log: string[]
   declare(file: string, ...documents: object[]): Promise<void>
   withdraw(file: string): Promise<void>
-  /** Starts a controller process, which leads unless it is a follower. Wait for `settle` before anything else. */
-  start(options?: { fate?: Fate; limits?: PlanLimits; isFollower?: true }): Promise<Running>
+  /** Starts a controller process, which leads unless `election` says otherwise. Wait for `settle` before anything else. With an `election` it is not awaited until it is ready. */
+  start(options?: { fate?: Fate; limits?: PlanLimits; election?: Pick<Resources, 'lead' | 'isLeading'> }): Promise<Running>
   secret(name: string): Promise<Record<string, string> | null>
   secretPath(name: string): string
   /** Copies the Secrets of another installation here. */
@@ -107,7 +107,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       const registry = new Registry()
       app.decorate('clock', () => time.now)
       app.decorate('store', faulty(store, 'store', fate, writes, life))
-      app.decorate('resources', faulty(options.isFollower ? { ...files, lead: async () => {}, isLeading: () => false } : files, 'resources', fate, writes, life))
+      app.decorate('resources', faulty({ ...files, ...options.election }, 'resources', fate, writes, life))
       app.decorate('sealingKeys', SEALING)
       app.decorate('planLimits', limits ?? null)
       app.decorate('engines', { offer: () => null } as never)
@@ -133,7 +133,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
         },
       }
       started.push(running)
-      await rest(app, metric)
+      if (!options.election) await rest(app, metric)
       return running
     },
     secretPath,
@@ -175,7 +175,7 @@ function faulty<D extends object>(backend: D, name: string, fate: Fate, writes: 
       const original = Reflect.get(target, verb)
       if (typeof original !== 'function' || verb === 'close') return original
       const isWrite = WRITES.includes(verb)
-      const isAsync = isWrite || ['subscription', 'keyVersions', 'keysOf', 'secret', 'status'].includes(verb)
+      const isAsync = isWrite || ['subscription', 'keyVersions', 'keysOf', 'secret', 'status', 'watch'].includes(verb)
       return isAsync ? call(original.bind(target), verb, isWrite) : original.bind(target)
     },
   })
