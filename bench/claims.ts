@@ -3,7 +3,7 @@
  * records in memory, where every command takes 3 ms. Two ways side by side: every message and every end of a run makes a query for due plans, with a tick of a second; and claims where
  * messages say, with a tick of 15 seconds. Deterministic; uses no server.
  */
-import { conclude } from '../src/tasks/claim-and-retry.ts'
+import { conclude } from '../src/tasks/run-outcome.ts'
 import { openClaims } from '../src/tasks/claims-in-progress.ts'
 import { openClaimLoop } from '../plugins/worker/claim-loop.ts'
 import { openRepublisher } from '../src/tasks/republish-ready.ts'

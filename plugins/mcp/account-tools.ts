@@ -8,7 +8,7 @@ import { LIST_FIELDS, listTasks, type ListQuery } from '../../src/tasks/list-tas
 import { MediaUsage, mediaUsage } from '../../src/tasks/media-usage.ts'
 import { orNull, TaskRecord } from '../../src/tasks/public-record.ts'
 import { findTask } from '../../src/tasks/read-tasks.ts'
-import { cancel } from '../../src/tasks/settle-and-cancel.ts'
+import { cancel } from '../../src/tasks/run-outcome.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { closed, TaskAnswer, waitSeconds, type Tool } from './tool.ts'
 

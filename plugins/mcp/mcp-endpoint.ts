@@ -5,7 +5,7 @@ import { createMcpHandler, Server, type AuthInfo, type McpRequestContext } from 
 import type { FastifyInstance } from 'fastify'
 import about from '../../package.json' with { type: 'json' }
 import { findTask } from '../../src/tasks/read-tasks.ts'
-import { cancel } from '../../src/tasks/settle-and-cancel.ts'
+import { cancel } from '../../src/tasks/run-outcome.ts'
 import type { RequestContext } from './request-context.ts'
 import { serveTaskResources } from './task-resources.ts'
 import { refusedListen, serveTasks, TASKS_EXTENSION } from './tasks-extension.ts'

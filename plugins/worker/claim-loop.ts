@@ -4,7 +4,7 @@
  */
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Message } from '../../src/domain/messages.ts'
-import { claimDue, claimNamed, type Claimed, type ClaimOutcome, type ClaimRequest } from '../../src/tasks/claim-and-retry.ts'
+import { claimDue, claimNamed, type Claimed, type ClaimOutcome, type ClaimRequest } from '../../src/tasks/claim-tasks.ts'
 import type { ClaimsInProgress } from '../../src/tasks/claims-in-progress.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { openPendingMessages, type PendingMessage } from './pending-messages.ts'

@@ -4,7 +4,7 @@ import type { Control } from '../../src/backends/engines/engine.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
-import { conclude, forgiveLostLease, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { conclude, forgiveLostLease, rememberJob, type Concluded, type Made } from '../../src/tasks/run-outcome.ts'
 import { traced, type Span } from '../../src/tracing/tracing.ts'
 import type { Task } from '../../src/domain/task.ts'
 

@@ -1,6 +1,7 @@
 /** Metrics of task runs and sweeps. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { ClaimOutcome, Concluded } from '../../src/tasks/claim-and-retry.ts'
+import type { ClaimOutcome } from '../../src/tasks/claim-tasks.ts'
+import type { Concluded } from '../../src/tasks/run-outcome.ts'
 import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
 

@@ -2,7 +2,7 @@
 import { tenantOf } from '../domain/plans.ts'
 import { entriesOf } from '../domain/subscription/holds.ts'
 import { FINAL, type Task } from '../domain/task.ts'
-import { handBack } from '../tasks/claim-and-retry.ts'
+import { handBack } from '../tasks/run-outcome.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 import type { Store } from '../backends/store/store.ts'
 import { readAll } from '../verify/read-all.ts'

@@ -5,7 +5,7 @@ import { operationRequest, type Operation, type OperationInput } from '../domain
 import type { Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
-import type { Made as RunOutcome } from './claim-and-retry.ts'
+import type { Made as RunOutcome } from './run-outcome.ts'
 import { openInputs, type InputContext } from './fetch-inputs.ts'
 
 export type EngineContext = InputContext & {

@@ -90,7 +90,7 @@ const creationBugs: Listed[] = [
 const runBugs: Listed[] = [
   {
     name: 'a task begins under an old epoch',
-    file: 'src/tasks/claim-and-retry.ts', within: 400,
+    file: 'src/tasks/claim-tasks.ts', within: 400,
     from: `{ from: ['queued'], epochBelow: epoch }`,
     to: `{ from: ['queued'] }`,
   },
@@ -114,7 +114,7 @@ const runBugs: Listed[] = [
   },
   {
     name: 'a late finisher is accepted',
-    file: 'src/tasks/claim-and-retry.ts', within: 80,
+    file: 'src/tasks/run-outcome.ts', within: 80,
     from: `const guard = { from: ['processing'], epoch: task.epoch } as const`,
     to: `const guard = { from: ['processing'] } as const`,
   },
@@ -135,27 +135,27 @@ const runBugs: Listed[] = [
 const moneyBugs: Listed[] = [
   {
     name: 'the money of a task moves before its state is claimed',
-    file: 'src/tasks/claim-and-retry.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: `const ended = await end(context, task.id, guard, { outcome: 'completed'`,
     to: `${CLOSE.replace('ACTUAL', 'Math.min(Math.max(made.cost, 0), task.estimatedCost)')}
     const ended = await end(context, task.id, guard, { outcome: 'completed'`,
   },
   {
     name: 'a cancellation refunds before it claims the state',
-    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: `const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
     to: `${CLOSE.replace('ACTUAL', 'null')}
   const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
   },
   {
     name: 'a charge is not clamped to the hold',
-    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: 'Math.min(Math.max(outcome.cost, 0), task.estimatedCost)',
     to: 'outcome.cost',
   },
   {
     name: 'a task is charged only by the first close',
-    file: 'src/tasks/settle-and-cancel.ts', within: 250,
+    file: 'src/tasks/run-outcome.ts', within: 250,
     from: 'actualCost: charge,',
     to: `actualCost: closed.outcome === 'closed' ? charge : 0,`,
   },
@@ -206,7 +206,7 @@ const deliveryBugs: Listed[] = [
   },
   {
     name: 'a task without a webhook logs no event',
-    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: 'const outbox = events(',
     to: 'const outbox = task.webhookUrl === null ? [] : events(',
   },
@@ -224,7 +224,7 @@ const deliveryBugs: Listed[] = [
   },
   {
     name: 'events are written after the state',
-    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: '    outbox,\n',
     to: '    outbox: [],\n',
   },
@@ -251,7 +251,7 @@ const outageBugs: Listed[] = [
   },
   {
     name: 'a busy record ends the claims of a worker',
-    file: 'src/tasks/claim-and-retry.ts', within: 200,
+    file: 'src/tasks/claim-tasks.ts', within: 200,
     from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else claimed.isUnavailable = true',
     to: 'claimed.isUnavailable = true',
   },
@@ -278,7 +278,7 @@ const outageBugs: Listed[] = [
 const messageBugs: Listed[] = [
   {
     name: 'the end of a task publishes nothing about the next one',
-    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    file: 'src/tasks/run-outcome.ts', within: 20,
     from: '  publishReady(context, task.subscription, closed.ready)\n',
     to: '',
   },
@@ -305,7 +305,7 @@ const fileBugs: Listed[] = [
   },
   {
     name: 'the upload of an ended task is kept',
-    file: 'src/tasks/settle-and-cancel.ts', within: 100,
+    file: 'src/tasks/run-outcome.ts', within: 100,
     from: '  await removeUploads(context, task)\n',
     to: '',
   },
@@ -350,7 +350,7 @@ const attemptBugs: Listed[] = [
   },
   {
     name: 'a run that is handed back uses up an attempt',
-    file: 'src/tasks/claim-and-retry.ts', within: 100,
+    file: 'src/tasks/run-outcome.ts', within: 100,
     from: `{ attempts: Math.max(0, task.attempts - 1) }, 'handed_back')`,
     to: `{ attempts: task.attempts }, 'handed_back')`,
   },

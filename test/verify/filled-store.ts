@@ -7,7 +7,8 @@ import { createTask } from '../../src/tasks/create-task.ts'
 import { keyVersion } from '../contracts/store/acme.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { claimDue } from '../../src/tasks/claim-tasks.ts'
+import { conclude, type Made } from '../../src/tasks/run-outcome.ts'
 
 export const NOW = Date.UTC(2026, 0, 5, 12)
 export const HOUR_MS = 3_600_000

@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
-import { cancel } from '../../src/tasks/settle-and-cancel.ts'
+import { cancel } from '../../src/tasks/run-outcome.ts'
 import { verifyStore, type Verified } from '../../src/verify/verify.ts'
 import { CODE, contextOf, fill, HOUR_MS, NOW, STUDIO, taskId } from './filled-store.ts'
 

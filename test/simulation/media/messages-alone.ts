@@ -3,7 +3,7 @@
  * message that it has not handled; or the first message of each task is lost, and the sweep publishes again.
  */
 import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
-import { conclude } from '../../../src/tasks/claim-and-retry.ts'
+import { conclude } from '../../../src/tasks/run-outcome.ts'
 import { openRepublisher } from '../../../src/tasks/republish-ready.ts'
 import { createTask } from '../../../src/tasks/create-task.ts'
 import { openClaimLoop } from '../../../plugins/worker/claim-loop.ts'

@@ -1,5 +1,6 @@
 /** Recovery of the media scenario: without faults, one machine sweeps, runs and delivers until nothing is left to do. */
-import { claimDue, conclude } from '../../../src/tasks/claim-and-retry.ts'
+import { claimDue } from '../../../src/tasks/claim-tasks.ts'
+import { conclude } from '../../../src/tasks/run-outcome.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
 import { SKEW_MS, type Machine, type World } from '../world.ts'

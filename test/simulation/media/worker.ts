@@ -1,5 +1,5 @@
 /** A simulated worker, as `plugins/worker`: claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
-import { conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
+import { conclude, type Made } from '../../../src/tasks/run-outcome.ts'
 import { openClaimLoop } from '../../../plugins/worker/claim-loop.ts'
 import { openRepublisher } from '../../../src/tasks/republish-ready.ts'
 import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
