@@ -55,7 +55,7 @@ export type UpstreamsOptions = {
   pollMs?: number
 }
 
-const ECHO = '{"upstreams": [{"name": "echo", "baseUrl": "echo:", "wire": "both"}]}'
+const ECHO = '{"upstreams": [{"name": "echo", "baseUrl": "echo:", "wire": ["chat", "responses", "messages"]}]}'
 
 /**
  * Reads the file and opens a connection pool for each upstream; starts the built-in echo if the file names it. Throws an

@@ -1,7 +1,7 @@
 /** The Messages wire at the gateway: endpoints, keys, errors and window headers. */
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { openGateway as openCoding, post, type Loose } from '../upstream/gateway.ts'
+import { dataOf, openGateway as openCoding, post, type Loose } from '../upstream/gateway.ts'
 import { CODING, openGateway } from './gateway.ts'
 
 const HELLO = { model: 'svc-code', max_tokens: 50, messages: [{ role: 'user', content: 'Hello' }] }
@@ -20,6 +20,23 @@ t.test('a message is answered as JSON and as a stream, with ids of the request a
   t.match(stream.headers['content-type'], /^text\/event-stream/)
   t.match(stream.text, /^event: message_start\n[^]*event: message_stop\ndata: \{"type":"message_stop"\}\n\n$/)
   t.same((await gateway.settled())?.usage, settled?.usage)
+})
+
+t.test('the echo speaks this wire alone, too: it calls a tool that the user names, answers its result, and is cut off by max_tokens', async (t) => {
+  const gateway = await openCoding(t, { declared: [{ name: 'echo', baseUrl: 'echo:', wire: 'messages' }] })
+  const tools = [{ name: 'weather', input_schema: { type: 'object' } }]
+  const asked = { role: 'user', content: [{ type: 'text', text: 'A reminder.' }, { type: 'text', text: 'call weather {"city": "Oslo"}' }] }
+  const { body: call } = await post(gateway, '/v1/messages', { ...HELLO, messages: [asked], tools })
+  t.match(call, { stop_reason: 'tool_use', content: [{ type: 'tool_use', name: 'weather', input: { city: 'Oslo' } }] })
+  const streamed = await post(gateway, '/v1/messages', { ...HELLO, messages: [asked], tools, stream: true })
+  const pieces = dataOf(streamed.text).flatMap(({ delta }) => delta?.partial_json ?? [])
+  t.ok(pieces.length > 1)
+  t.equal(pieces.join(''), '{"city": "Oslo"}')
+  const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.content[0].id, content: [{ type: 'text', text: 'rain' }] }] }
+  const { body: told } = await post(gateway, '/v1/messages', { ...HELLO, messages: [asked, { role: 'assistant', content: call.content }, result], tools })
+  t.match(told, { stop_reason: 'end_turn', content: [{ type: 'text', text: 'The tool answered: rain' }] })
+  const { body: cut } = await post(gateway, '/v1/messages', { ...HELLO, max_tokens: 3 })
+  t.match(cut, { stop_reason: 'max_tokens', content: [{ text: 'This is the ' }], usage: { output_tokens: 3 } })
 })
 
 t.test('a silent stream has pings', async (t) => {

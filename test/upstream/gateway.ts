@@ -18,6 +18,7 @@ import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import type { Caller } from '../../plugins/auth/auth.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
+import { checkMessagesJson, checkMessagesStream } from './messages-schemas.ts'
 import { deriveKeys } from '../../src/domain/derived-keys.ts'
 
 export const SILENT = { info() {}, warn() {}, error() {} }
@@ -174,7 +175,7 @@ export type Loose = any // oxlint-disable-line typescript/no-explicit-any -- ans
 
 export type TestResponse = { status: number; headers: Record<string, string>; text: string; body: Loose }
 
-/** Posts a body and reads the whole answer. A string is sent unchanged. */
+/** Posts a body and reads the whole answer, which must be valid on the Messages wire. A string is sent unchanged. */
 export async function post(gateway: Gateway, path: string, body: unknown, headers: Record<string, string> = {}): Promise<TestResponse> {
   const answer = await fetch(gateway.url + path, {
     method: 'POST',
@@ -182,7 +183,9 @@ export async function post(gateway: Gateway, path: string, body: unknown, header
     body: typeof body === 'string' ? body : JSON.stringify(body),
   })
   const text = await answer.text()
-  return { status: answer.status, headers: Object.fromEntries(answer.headers), text, body: text.startsWith('{') ? JSON.parse(text) : null }
+  const parsed = text.startsWith('{') ? JSON.parse(text) : null
+  if (path.startsWith('/v1/messages')) parsed ? checkMessagesJson(parsed) : checkMessagesStream(text)
+  return { status: answer.status, headers: Object.fromEntries(answer.headers), text, body: parsed }
 }
 
 export const chat = (gateway: Gateway, more: object = {}) =>

@@ -5,6 +5,7 @@ import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
 import type { Loose } from './gateway.ts'
 import { assembledMessage as assembled, eventsOf } from './message-events.ts'
+import { checkMessagesJson, checkMessagesStream } from './messages-schemas.ts'
 import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
 
 const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
@@ -14,7 +15,16 @@ function callOf(wire: WireName, more: object = {}): UpstreamCall {
   return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), { betas: [], promptTokens: () => 9 }).call(4096, ids, () => 1000, [wire])
 }
 const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
-const stream = (wire: WireName, text: string, more: object = {}) => rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
+function stream(wire: WireName, text: string, more: object = {}): string {
+  const rewritten = rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
+  checkMessagesStream(rewritten)
+  return rewritten
+}
+function whole(wire: WireName, answer: object): Loose {
+  const message = JSON.parse(callOf(wire).rewriteJson(answer).body(ESTIMATE))
+  checkMessagesJson(message)
+  return message
+}
 const chat = (...deltas: object[]) => [...deltas.map((one) => chunk([delta(one)])), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE].join('')
 const call = (index: number, id: string, name: string, text: string) => ({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: text } }] })
 const more = (index: number, text: string) => ({ tool_calls: [{ index, function: { arguments: text } }] })
@@ -110,13 +120,13 @@ t.test('a stream has its blocks in order, one open at a time, and the usage of t
 
 t.test('a stream is the same for every way in which the bytes of the upstream are split', async (t) => {
   const bytes = Buffer.from(INTERLEAVED)
-  const whole = stream('chat', INTERLEAVED)
+  const expected = stream('chat', INTERLEAVED)
   for (let at = 1; at < bytes.length; at++)
-    if (rewrite(callOf('chat').openRewriter(), [bytes.subarray(0, at), bytes.subarray(at)]) !== whole) t.fail(`split at ${at}`)
+    if (rewrite(callOf('chat').openRewriter(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) t.fail(`split at ${at}`)
   const random = randomOf(7)
   const pieces: Buffer[] = []
   for (let at = 0; at < bytes.length; ) pieces.push(bytes.subarray(at, (at += 1 + Math.floor(random() * 5))))
-  t.equal(rewrite(callOf('chat').openRewriter(), pieces), whole)
+  t.equal(rewrite(callOf('chat').openRewriter(), pieces), expected)
 })
 
 t.test('a tool call without text before it has no empty text block', async (t) => {
@@ -154,14 +164,13 @@ t.test('an answer as JSON is the message of its stream', async (t) => {
     id: 'chatcmpl-1', created: 5, usage: USAGE,
     choices: [{ index: 0, finish_reason: 'tool_calls', message: { role: 'assistant', content: 'Hi', tool_calls: [{ id: 'a', type: 'function', function: { name: 'read', arguments: '{"x":1}' } }] } }],
   }
-  const whole = JSON.parse(callOf('chat').rewriteJson(answer).body(ESTIMATE))
   const streamed = assembled(eventsOf(stream('chat', chat({ content: 'Hi' }, call(0, 'a', 'read', '{"x":1}')))))
-  t.same({ ...whole, id: '' }, { ...streamed, id: '' })
+  t.same({ ...whole('chat', answer), id: '' }, { ...streamed, id: '' })
 })
 
 t.test('each end of an answer has its reason', async (t) => {
   const reasonOf = (finish: string, message: object = { content: 'a' }) =>
-    JSON.parse(callOf('chat').rewriteJson({ usage: USAGE, choices: [{ index: 0, finish_reason: finish, message: { role: 'assistant', ...message } }] }).body(ESTIMATE)).stop_reason
+    whole('chat', { id: 'a', usage: USAGE, choices: [{ index: 0, finish_reason: finish, message: { role: 'assistant', ...message } }] }).stop_reason
   t.equal(reasonOf('stop'), 'end_turn')
   t.equal(reasonOf('length'), 'max_tokens')
   t.equal(reasonOf('content_filter'), 'refusal')

@@ -1,4 +1,4 @@
-/** The answers of the built-in echo (`docs/echo.md`): equal on both wires, and deterministic. */
+/** The answers of the built-in echo (`docs/echo.md`): equal on all wires, and deterministic. */
 
 /** The parts of a request that the echo reads. */
 export type EchoRequest = {

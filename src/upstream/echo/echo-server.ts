@@ -1,5 +1,5 @@
 /**
- * HTTP server of the built-in echo: an upstream on loopback that speaks both wires, so that a fresh checkout answers. It is no model
+ * HTTP server of the built-in echo: an upstream on loopback that speaks every wire, so that a fresh checkout answers. It is no model
  * (`docs/echo.md`) and is called as a real one is, over HTTP and with an API key.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chatEvents, chatJson, type ChatBody, type AnswerHead } from './echo-chat.ts'
+import { messagesEvents, messagesJson, type MessagesBody } from './echo-messages.ts'
 import { responsesEvents, responsesJson, type ResponsesBody } from './echo-responses.ts'
 
 /** Not imported: an import reads all members of the module, and so loads the whole library of `fetch`, 6 MB. */
@@ -25,7 +26,7 @@ export async function openEcho(log: { error(facts: object, message: string): voi
       if (request.errored || response.destroyed) return
       log.error({ event: 'echo_request_failed', err }, 'echo request failed')
       if (response.headersSent) response.destroy()
-      else json(response, 400, errorBody('invalid_value', 'Not a request of either wire.'))
+      else json(response, 400, errorBody('invalid_value', 'Not a request of a wire that the echo speaks.'))
     })
   })
   server.keepAliveTimeout = 60_000
@@ -51,7 +52,8 @@ async function handle(request: IncomingMessage, response: ServerResponse, token:
   if (request.url === '/v1/chat/completions' && Array.isArray(messages)) return chat(response, body as ChatBody, head)
   if (request.url === '/v1/responses' && (typeof input === 'string' || Array.isArray(input)))
     return responses(response, body as ResponsesBody, head)
-  json(response, 400, errorBody('invalid_value', 'Not a request of either wire.'))
+  if (request.url === '/v1/messages' && Array.isArray(messages)) return message(response, body as MessagesBody, head)
+  json(response, 400, errorBody('invalid_value', 'Not a request of a wire that the echo speaks.'))
 }
 
 function authorized(header: string, token: string): boolean {
@@ -74,6 +76,10 @@ function chat(response: ServerResponse, body: ChatBody, head: AnswerHead): Promi
 
 function responses(response: ServerResponse, body: ResponsesBody, head: AnswerHead): Promise<void> | void {
   return body.stream ? stream(response, responsesEvents(body, head)) : json(response, 200, responsesJson(body, head))
+}
+
+function message(response: ServerResponse, body: MessagesBody, head: AnswerHead): Promise<void> | void {
+  return body.stream ? stream(response, messagesEvents(body, head)) : json(response, 200, messagesJson(body, head))
 }
 
 function errorBody(code: string, message: string): object {

@@ -1,0 +1,81 @@
+/** The echo on the messages wire: every event in Anthropic's order. */
+import { answerTo, textOf, type EchoRequest, type EchoAnswer } from './echo-answer.ts'
+import type { AnswerHead } from './echo-chat.ts'
+
+type Block = { type?: string; text?: unknown; content?: unknown }
+type Message = { role?: string; content?: string | Block[] }
+export type MessagesBody = {
+  messages?: Message[]
+  system?: unknown
+  tools?: { name?: string }[]
+  max_tokens?: number
+  stream?: boolean
+}
+
+function read(body: MessagesBody): EchoRequest {
+  const messages = body.messages ?? []
+  const last = messages.findLastIndex((message) => message.role === 'user' && resultsIn(message).length === 0)
+  return {
+    user: promptIn(messages[last]),
+    outputs: messages.slice(last + 1).flatMap((message) => resultsIn(message).map(({ content }) => textOf(content))),
+    tools: (body.tools ?? []).flatMap(({ name }) => name ?? []),
+    bytes: JSON.stringify(messages).length + textOf(body.system).length,
+    earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
+    maxTokens: body.max_tokens ?? null,
+  }
+}
+
+const blocksIn = (message: Message | undefined): Block[] => (Array.isArray(message?.content) ? message.content : [])
+const resultsIn = (message: Message): Block[] => blocksIn(message).filter(({ type }) => type === 'tool_result')
+
+/** The last text of a message: before it, agents of this wire put reminders for the model. */
+function promptIn(message: Message | undefined): string {
+  if (typeof message?.content === 'string') return message.content
+  return textOf([blocksIn(message).findLast(({ type }) => type === 'text')])
+}
+
+function usageOf({ input, cached, output }: EchoAnswer['usage']): object {
+  return { input_tokens: input - cached, cache_creation_input_tokens: 0, cache_read_input_tokens: cached, output_tokens: output }
+}
+
+function stopReason(answer: EchoAnswer): string {
+  if (answer.call) return 'tool_use'
+  return answer.cutOff ? 'max_tokens' : 'end_turn'
+}
+
+function message({ usage }: EchoAnswer, { id, model }: AnswerHead, content: object[], reason: string | null): object {
+  return {
+    id: `msg_${id}`,
+    type: 'message',
+    role: 'assistant',
+    model,
+    content,
+    stop_reason: reason,
+    stop_sequence: null,
+    usage: usageOf(reason === null ? { ...usage, output: 1 } : usage),
+  }
+}
+
+/** The one block of the answer, with this text or these arguments. */
+function block({ call }: EchoAnswer, id: string, text: string): object {
+  return call ? { type: 'tool_use', id: `toolu_${id}`, name: call.name, input: JSON.parse(text || '{}') } : { type: 'text', text }
+}
+
+/** The answer in JSON. */
+export function messagesJson(body: MessagesBody, head: AnswerHead): object {
+  const answer = answerTo(read(body))
+  return message(answer, head, [block(answer, head.id, answer.pieces.join(''))], stopReason(answer))
+}
+
+/** The answer as events; the caller waits `waitMs` before each. */
+export function* messagesEvents(body: MessagesBody, head: AnswerHead): Generator<{ event: string; data: string; waitMs: number }> {
+  const answer = answerTo(read(body))
+  const event = (type: string, members: object = {}) => ({ event: type, data: JSON.stringify({ type, ...members }), waitMs: answer.waitMs })
+  const delta = (piece: string) => (answer.call ? { type: 'input_json_delta', partial_json: piece } : { type: 'text_delta', text: piece })
+  yield event('message_start', { message: message(answer, head, [], null) })
+  yield event('content_block_start', { index: 0, content_block: block(answer, head.id, '') })
+  for (const piece of answer.pieces) yield event('content_block_delta', { index: 0, delta: delta(piece) })
+  yield event('content_block_stop', { index: 0 })
+  yield event('message_delta', { delta: { stop_reason: stopReason(answer), stop_sequence: null }, usage: usageOf(answer.usage) })
+  yield event('message_stop')
+}
