@@ -184,7 +184,9 @@ export async function post(gateway: Gateway, path: string, body: unknown, header
   })
   const text = await answer.text()
   const parsed = text.startsWith('{') ? JSON.parse(text) : null
-  if (path.startsWith('/v1/messages')) parsed ? checkMessagesJson(parsed) : checkMessagesStream(text)
+  const isMessages = path.startsWith('/v1/messages')
+  if (isMessages && parsed) checkMessagesJson(parsed)
+  if (isMessages && !parsed) checkMessagesStream(text)
   return { status: answer.status, headers: Object.fromEntries(answer.headers), text, body: parsed }
 }
 

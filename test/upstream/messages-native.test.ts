@@ -7,6 +7,7 @@ import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-
 import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openGateway, post, type Loose } from './gateway.ts'
 import { assembledMessage, eventsOf } from './message-events.ts'
+import { checkMessagesJson, checkMessagesStream, valid } from './messages-schemas.ts'
 import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
 
 const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
@@ -17,8 +18,8 @@ function callOf(more: object = {}, wires: WireName[] = ['messages'], cap = 4096,
   return readMessagesRequest(body, allowed, { betas: [], promptTokens: () => 9 }).call(cap, ids, () => 1000, wires)
 }
 const sent = (more: object = {}, cap?: number): Loose => JSON.parse(callOf(more, ['messages'], cap).body(TARGET))
-const json = (answer: object): Loose => JSON.parse(callOf().rewriteJson(answer).body(ESTIMATE))
-const whole = (text: string) => rewrite(callOf({ stream: true }).openRewriter(), [Buffer.from(text)])
+const json = (answer: object): Loose => valid(checkMessagesJson, JSON.parse(callOf().rewriteJson(answer).body(ESTIMATE)))
+const whole = (text: string) => valid(checkMessagesStream, rewrite(callOf({ stream: true }).openRewriter(), [Buffer.from(text)]))
 const assembled = (text: string) => assembledMessage(eventsOf(whole(text)))
 
 const REDACTED = { type: 'redacted_thinking', data: `${VENDOR}==` }

@@ -75,3 +75,9 @@ const DELTAS: Record<string, string[]> = {
   input_json_delta: ['tool_use', 'server_tool_use'],
   citations_delta: ['text'],
 }
+
+/** The value, once it passed the check. */
+export function valid<T>(check: (value: T) => void, value: T): T {
+  check(value)
+  return value
+}

@@ -5,7 +5,7 @@ import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
 import type { Loose } from './gateway.ts'
 import { assembledMessage as assembled, eventsOf } from './message-events.ts'
-import { checkMessagesJson, checkMessagesStream } from './messages-schemas.ts'
+import { checkMessagesJson, checkMessagesStream, valid } from './messages-schemas.ts'
 import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
 
 const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
@@ -15,16 +15,8 @@ function callOf(wire: WireName, more: object = {}): UpstreamCall {
   return readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, ...more }, new Set(), { betas: [], promptTokens: () => 9 }).call(4096, ids, () => 1000, [wire])
 }
 const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
-function stream(wire: WireName, text: string, more: object = {}): string {
-  const rewritten = rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)])
-  checkMessagesStream(rewritten)
-  return rewritten
-}
-function whole(wire: WireName, answer: object): Loose {
-  const message = JSON.parse(callOf(wire).rewriteJson(answer).body(ESTIMATE))
-  checkMessagesJson(message)
-  return message
-}
+const stream = (wire: WireName, text: string, more: object = {}) => valid(checkMessagesStream, rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)]))
+const whole = (wire: WireName, answer: object): Loose => valid(checkMessagesJson, JSON.parse(callOf(wire).rewriteJson(answer).body(ESTIMATE)))
 const chat = (...deltas: object[]) => [...deltas.map((one) => chunk([delta(one)])), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE].join('')
 const call = (index: number, id: string, name: string, text: string) => ({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: text } }] })
 const more = (index: number, text: string) => ({ tool_calls: [{ index, function: { arguments: text } }] })
