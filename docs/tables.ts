@@ -5,6 +5,7 @@ import { Type } from 'typebox'
 import { SETTINGS } from '../src/config/config.ts'
 import { DEFAULT_ENGINES, EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { FAILURES } from '../src/domain/errors.ts'
+import { LIMITS } from '../src/domain/limits.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS } from '../src/domain/media-operations.ts'
 import { TASK_ERRORS } from '../src/domain/task.ts'
 import { crdParts } from './crds.ts'
@@ -36,6 +37,11 @@ export const PARTS = [
     page: 'errors.md',
     name: 'failures',
     text: table(['status', 'code', 'type', 'message'], Object.entries(FAILURES).map(([name, [status, type, sentence]]) => [String(status), code(name), code(type), sentence])),
+  },
+  {
+    page: 'errors.md',
+    name: 'limits',
+    text: table(['`X-SVC-Limit`', 'code', 'what is limited'], Object.entries(LIMITS).map(([name, [failure, what]]) => [code(name), code(failure), what])),
   },
   {
     page: 'errors.md',

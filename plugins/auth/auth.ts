@@ -4,7 +4,7 @@
  */
 import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { speaksMessages } from '../../src/http/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
@@ -57,7 +57,7 @@ const KEY_USE_MS = 5_000
 
 async function auth(app: FastifyInstance): Promise<void> {
   const cachedKeys = new Map<string, { key: KeyVersion; keysVersion: number }>()
-  const countRead = openRates(READS_PER_MINUTE, MAX_CACHED_KEYS)
+  const countRead = openRates('key_reads', READS_PER_MINUTE, MAX_CACHED_KEYS)
   const keyUse = openKeyUse(app.store)
 
   function cacheKey(hash: string, key: KeyVersion, keysVersion: number): void {
@@ -103,7 +103,7 @@ async function auth(app: FastifyInstance): Promise<void> {
           keysVersion = current.subscription === key.subscription ? (answer as { outcome: string } as Stale).keysVersion : 0
           cacheKey(hash, current, keysVersion)
         }
-        throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every attempt') })
+        throw overLimit('key_changes', { retryAfterSeconds: 1, cause: new Error('the key changed at every attempt') })
       },
       countRead: () => countRead(caller.key.keyId, app.clock()),
       async earlierFailure() {

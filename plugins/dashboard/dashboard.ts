@@ -48,7 +48,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
   app.decorate('signInLink', () => signInLink())
   if (mode === 'off') return
   const sessions = openSessions(app, mode)
-  const count = openRates(REQUESTS_PER_MINUTE, MAX_SESSIONS)
+  const count = openRates('session_requests', REQUESTS_PER_MINUTE, MAX_SESSIONS)
   // For a person who types the address of the service. To a program there is nothing here.
   app.get('/', { exposeHeadRoute: false }, async (request, reply) => {
     if (!(request.headers.accept ?? '').includes('text/html')) throw new Failure('not_found')

@@ -6,7 +6,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { open } from '../../src/domain/api-keys.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import type { ApiKeySpec, ChangedKey, KeyEdit, Resources } from '../../src/backends/resources/resources.ts'
 import { described, openKeys, seenKey, stateOf, usableVersion, type TenantKey } from './keys.ts'
@@ -104,7 +104,7 @@ export function keyRoutes(app: FastifyInstance): void {
     if (!version) throw new Failure('not_found')
     const text = open(version.sealed, version.id, app.sealingKeys)
     if (text === null)
-      throw new Failure('unavailable', { message: 'The key cannot be decrypted. Rotate it, or ask whoever operates the service.' })
+      throw overLimit('sealed_key', { message: 'The key cannot be decrypted. Rotate it, or ask whoever operates the service.' })
     request.log.info({ event: 'key_revealed', keyId: version.id, user: session.user.id }, 'API key revealed')
     return { key: text }
   })

@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { openRates } from '../../src/domain/rate-limit.ts'
 import type { Stale } from '../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
@@ -22,7 +22,7 @@ const STALE_ATTEMPTS_MAX = 5
 type Caller = NonNullable<FastifyRequest['caller']>
 
 async function mediaCaller(app: FastifyInstance): Promise<void> {
-  const count = openRates(REQUESTS_PER_MINUTE, SESSIONS_MAX)
+  const count = openRates('session_requests', REQUESTS_PER_MINUTE, SESSIONS_MAX)
 
   function callerOf(plan: Subscription, countedBy: string, isValid: () => Promise<boolean>): Caller {
     let { keysVersion } = plan
@@ -37,7 +37,7 @@ async function mediaCaller(app: FastifyInstance): Promise<void> {
           if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
           keysVersion = (answer as { outcome: string } as Stale).keysVersion
         }
-        throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the keys of the plan changed at every attempt') })
+        throw overLimit('key_changes', { retryAfterSeconds: 1, cause: new Error('the keys of the plan changed at every attempt') })
       },
       // The hook below has counted the request, and refused a creation whose plan is not active.
       countRead: () => {},

@@ -1,6 +1,13 @@
 /** Error responses of the OpenAPI document: one per status, with its codes. Pure. */
 import { Type } from 'typebox'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
+import { LIMITS } from '../../src/domain/limits.ts'
+
+/** Of 429 and 503. */
+const LIMITED = {
+  'Retry-After': { type: 'integer', description: 'Seconds to wait.' },
+  'X-SVC-Limit': { type: 'string', enum: Object.keys(LIMITS), description: 'The limit that refused.' },
+}
 
 /** The responses of these codes. `problem`: they are also RFC 9457 problems. */
 export function failureAnswers(codes: FailureCode[], problem: boolean): Record<string, object> {
@@ -19,6 +26,6 @@ function answer(status: number, codes: FailureCode[], problem: boolean): object 
     description: codes.map((code) => `\`${code}\`: ${FAILURES[code][2]}`).join('\n\n'),
     content: { [problem ? 'application/problem+json' : 'application/json']: { schema } },
     ...(status === 401 ? { headers: { 'WWW-Authenticate': { type: 'string', description: 'Bearer.' } } } : {}),
-    ...(status === 429 || status === 503 ? { headers: { 'Retry-After': { type: 'integer', description: 'Seconds to wait.' } } } : {}),
+    ...(status === 429 || status === 503 ? { headers: LIMITED } : {}),
   }
 }

@@ -5,7 +5,8 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { wrongProduct } from '../../src/domain/api-keys.ts'
-import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/domain/errors.ts'
+import { Failure, overLimit, Unavailable, type FailureCode, type FailureFacts, type FaultCode } from '../../src/domain/errors.ts'
+import type { Limit } from '../../src/domain/limits.ts'
 import { mayRetry, messageErrorBody, messageErrorStatus, speaksMessages, type MessagesForm } from '../../src/http/message-errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
@@ -31,8 +32,8 @@ declare module 'fastify' {
     }
   }
   interface FastifyRequest {
-    /** The code of the failure that was answered. */
-    failed: FailureCode | null
+    /** The code of the failure that was answered, and the limit that refused. */
+    failed: { code: FailureCode; limit: Limit | null } | null
   }
   interface FastifyContextConfig {
     /** Errors of this route are also RFC 9457 problems. */
@@ -46,7 +47,7 @@ declare module 'fastify' {
 type Form = { api?: Api; problem?: boolean; messages?: MessagesForm }
 
 /** Error codes of Fastify and Node, mapped to the catalogue. */
-const KNOWN: Record<string, FailureCode> = {
+const KNOWN: Record<string, FaultCode> = {
   FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
@@ -64,7 +65,7 @@ const KNOWN: Record<string, FailureCode> = {
 /** Maps a thrown error to a failure of the catalogue. */
 function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error
-  if (error instanceof Unavailable) return new Failure('unavailable', { retryAfterSeconds: 2, cause: error })
+  if (error instanceof Unavailable) return overLimit(error.limit, { retryAfterSeconds: 2, cause: error })
   const { code, statusCode, validation } = error as Partial<FastifyError>
   if (validation) return invalid(faultsOf(validation))
   if (code && KNOWN[code]) return new Failure(KNOWN[code], { cause: error })
@@ -83,7 +84,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
 
   app.decorateRequest('failed', null)
   app.decorate('errors', {
-    fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts),
+    fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, { ...facts, limit: 'plugin' }),
     of: failureOf,
     body: (failure: Failure, request: FastifyRequest) => bodyOf(failure, request.id, isProblem(request)),
     own,
@@ -168,12 +169,14 @@ function answer(
   messages: MessagesForm | undefined = request.routeOptions.config.messages,
 ): FastifyReply {
   const { facts } = failure
-  request.failed = failure.code
+  const limit = failure.status === 429 || failure.status === 503 ? (facts.limit ?? null) : null
+  request.failed = { code: failure.code, limit }
   if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
   // Neither stack nor parser message: they may quote what the client sent.
   else if (facts.cause) request.log.info({ code: failure.code, cause: (facts.cause as { code?: string }).code }, 'request refused')
   if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
   if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
+  if (limit) reply.header(`x-${request.server.config.BRAND.toLowerCase()}-limit`, limit)
   if (facts.headers) reply.headers(facts.headers)
   if (speaksMessages(messages, request.headers))
     return reply
@@ -186,4 +189,4 @@ function answer(
     .send(JSON.stringify(bodyOf(failure, request.id, problem)))
 }
 
-export default fp(errors, { name: 'errors', fastify: '5.x' })
+export default fp(errors, { name: 'errors', fastify: '5.x', decorators: { fastify: ['config'] } })

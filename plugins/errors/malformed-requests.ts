@@ -6,13 +6,13 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { Failure, type FailureCode } from '../../src/domain/errors.ts'
+import { Failure, type FaultCode } from '../../src/domain/errors.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'
 
 /** Not imported: an import reads all members of the module, and so loads the whole library of `fetch`, 6 MB. */
 const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
-const CODES: Record<string, FailureCode> = {
+const CODES: Record<string, FaultCode> = {
   HPE_HEADER_OVERFLOW: 'header_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }

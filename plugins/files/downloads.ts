@@ -1,7 +1,7 @@
 /** Downloads in progress: how many of a file and for an address, and an end for clients that stop reading. */
 import type { ServerResponse } from 'node:http'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
 
 export type DownloadLimits = {
   /** How long a client may read nothing. */
@@ -24,7 +24,7 @@ export function openDownloads({
     const keys = [`file ${file}`, `address ${address}`]
     const [ofFile = 0, ofAddress = 0] = keys.map(open.of)
     if (ofFile >= perFile || ofAddress >= perAddress)
-      throw new Failure('concurrency_limit', {
+      throw overLimit('downloads', {
         message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.',
         retryAfterSeconds: 5,
       })

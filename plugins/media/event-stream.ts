@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { taskHistory, type HistoryEvent } from '../../src/tasks/task-history.ts'
@@ -25,7 +25,7 @@ export function openEventStreams(
 
   function admit(name: string): void {
     if (open.of(name) >= STREAMS_PER_CALLER)
-      throw new Failure('concurrency_limit', {
+      throw overLimit('event_streams', {
         message: `${STREAMS_PER_CALLER} event streams are open already. Close one first.`,
         retryAfterSeconds: 5,
       })

@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { isDistributed } from '../../src/config/startup-checks.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit, type Failure } from '../../src/domain/errors.ts'
 import { apiOf, tenantOf } from '../../src/domain/plans.ts'
 import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
 import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
@@ -219,7 +219,7 @@ async function metering(app: FastifyInstance): Promise<void> {
 
 function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
   if (answer.outcome === 'inactive') return planInactive(answer.reason)
-  if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+  if (answer.outcome === 'rate') return overLimit('plan_rate', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
   setWindowHeaders(reply, answer.windows, now)
   return usageLimitError(answer.outcome, answer.windows, now)
 }

@@ -1,7 +1,7 @@
 /** Handler of coding requests: calls the upstreams, answers as JSON or as a stream, and settles the usage on every outcome. */
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { cancel, openCancellation, type Cancellation } from '../../src/upstream/cancellation.ts'
 import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -70,7 +70,7 @@ export function openRequestHandler(
 
 /** Admission reserves one choice when the client sets no limit of tokens: extends that to all choices. */
 async function reserveChoices(codingRequest: CodingRequest, { admitted, ensure }: OpenReservation): Promise<void> {
-  if ((await ensure(admitted.reserved * codingRequest.choices)) === 'gone') throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
+  if ((await ensure(admitted.reserved * codingRequest.choices)) === 'gone') throw overLimit('reservation', { retryAfterSeconds: 2 })
 }
 
 /** Cancels the call when the client disconnects: at once with `Cancel`, after `drainMs` with `Drain`. */

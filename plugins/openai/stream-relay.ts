@@ -1,5 +1,5 @@
 /** Relays an upstream's stream to the client with back-pressure, handles a disconnect (`Cancel`, `Drain`), and settles at the end. */
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import type { AnswerStream } from '../../src/upstream/http/upstream-answer.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -106,7 +106,7 @@ export function relay(
   function onReservationGone(): void {
     if (ended) return
     opened.abort()
-    end(new Failure('server_overloaded', { cause: new Error('the reservation of the stream was settled meanwhile') }))
+    end(overLimit('reservation', { cause: new Error('the reservation of the stream was settled meanwhile') }))
   }
 
   function bytes(text: string): void {

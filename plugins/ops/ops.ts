@@ -92,7 +92,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       const line = {
         ...facts,
         status,
-        ...(request.failed ? { code: request.failed } : {}),
+        ...(request.failed ? { code: request.failed.code, ...(request.failed.limit ? { limit: request.failed.limit } : {}) } : {}),
         ip,
         durationMs: Math.round(durationMs),
         complete,

@@ -4,7 +4,7 @@
  * gets half of the budget, two a third each, and a tenant that comes later always finds some.
  */
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit, type Failure } from '../../src/domain/errors.ts'
 
 /** The memory of one request. */
 export type BodyShare = {
@@ -62,5 +62,5 @@ export function openBodyBudget(budgetBytes: number): BodyBudget {
 
 /** The refusal of a body for which no memory is free. */
 export function overloaded(): Failure {
-  return new Failure('server_overloaded', { retryAfterSeconds: 1 })
+  return overLimit('body_memory', { retryAfterSeconds: 1 })
 }

@@ -82,7 +82,7 @@ export function createBatcher<Request, Answer>(
   function freshOf(all: Pending<Request, Answer>[]): Pending<Request, Answer>[] {
     const staleMs = now() - STALE_MS
     for (const { sinceMs, reject } of all)
-      if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued')))
+      if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued'), 'store_queue'))
     return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 

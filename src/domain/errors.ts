@@ -1,3 +1,6 @@
+/** Failures: the catalogue, and those of limits and backends. */
+import { LIMITS, type Limit, type LimitCode } from './limits.ts'
+
 /**
  * Error catalogue: code, HTTP status, OpenAI error type and public sentence of every failure that a client can get.
  * `docs/errors.md` is generated from this list. The cause of a `Failure` is only logged.
@@ -94,6 +97,9 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
+/** A code that no limit answers. */
+export type FaultCode = Exclude<FailureCode, LimitCode>
+
 /** One faulty member of a request: `path` is a JSON Pointer (RFC 6901) into the body. */
 export type FieldError = { path: string; code: string; message: string }
 
@@ -123,17 +129,21 @@ export type FailureFacts = {
   headers?: Record<string, string>
   /** Whole seconds for `Retry-After`. */
   retryAfterSeconds?: number
+  /** Which limit refused. */
+  limit?: Limit
   /** The cause: logged, never sent to the client. */
   cause?: unknown
 }
 
-/** A failure for the client. Throw it anywhere below a request; `plugins/errors` writes the body. */
+/** A failure for the client. Throw it anywhere below a request; `plugins/errors` writes the body. Those of a limit are made by `overLimit`. */
 export class Failure extends Error {
   readonly code: FailureCode
   readonly status: number
   readonly type: string
   readonly facts: FailureFacts
 
+  constructor(code: FaultCode, facts?: FailureFacts)
+  constructor(code: FailureCode, facts: FailureFacts & { limit: Limit })
   constructor(code: FailureCode, facts: FailureFacts = {}) {
     const [status, type, sentence] = FAILURES[code]
     super(facts.message ?? sentence, facts.cause === undefined ? undefined : { cause: facts.cause })
@@ -145,14 +155,22 @@ export class Failure extends Error {
   }
 }
 
+/** The failure of a request that a limit refuses. */
+export function overLimit(limit: Limit, facts: FailureFacts = {}): Failure {
+  return new Failure(LIMITS[limit][0], { ...facts, limit })
+}
+
 /** A backend is unavailable: its server is down, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
 export class Unavailable extends Error {
   readonly backend: string
+  /** What a client may know of it. */
+  readonly limit: Limit
 
-  constructor(backend: string, cause: unknown) {
+  constructor(backend: string, cause: unknown, limit: Limit = backend === 'store' || backend === 'files' ? backend : 'backend') {
     super(`the ${backend} is unavailable`, { cause })
     this.name = 'Unavailable'
     this.backend = backend
+    this.limit = limit
   }
 }
 
@@ -162,7 +180,7 @@ export class Unavailable extends Error {
  */
 export class Busy extends Unavailable {
   constructor(backend: string, cause: unknown) {
-    super(backend, cause)
+    super(backend, cause, 'store_record')
     this.message = `a record of the ${backend} is busy`
     this.name = 'Busy'
   }

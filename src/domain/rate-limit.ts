@@ -2,7 +2,8 @@
  * Rate limit of requests per minute: GCRA (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
  * number lives in the subscription's record and changes with it.
  */
-import { Failure } from './errors.ts'
+import { overLimit } from './errors.ts'
+import type { Limit } from './limits.ts'
 
 export type Rate = { tat: number }
 
@@ -36,16 +37,16 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
 }
 
 /**
- * Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`. Above `namesMax`
+ * Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`, by that limit. Above `namesMax`
  * the name whose last request, counted or refused, is the oldest is forgotten.
  */
-export function openRates(requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
+export function openRates(limit: Limit, requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
   const rates = new Map<string, Rate>()
   return (name, now) => {
     const rate = rates.get(name) ?? { tat: 0 }
     const decision = takeOne(rate, requestsPerMinute, now)
     putNewest(rates, name, decision.allowed ? decision.rate : rate, namesMax)
-    if (!decision.allowed) throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
+    if (!decision.allowed) throw overLimit(limit, { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
   }
 }
 

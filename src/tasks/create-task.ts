@@ -1,5 +1,5 @@
 /** Creation of a task: uploads → `pending` → hold → `queued`. A refused request leaves nothing behind; an accepted one is queued before the answer. */
-import { Failure, Unavailable } from '../domain/errors.ts'
+import { Failure, overLimit, Unavailable } from '../domain/errors.ts'
 import { formatMoney } from '../domain/money.ts'
 import { heal } from '../domain/subscription/clock-healing.ts'
 import { reduce } from '../domain/subscription/reducer.ts'
@@ -38,7 +38,7 @@ export type NewTask = Pick<
 /** The key moved to another plan during a creation. Nothing is held; the same request may be quoted and created there. */
 export class KeyMoved extends Failure {
   constructor() {
-    super('unavailable', { retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
+    super('unavailable', { limit: 'key_changes', retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
   }
 }
 
@@ -134,7 +134,7 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   try {
     return await enqueue(context, task, answer.record)
   } catch (error) {
-    throw error instanceof Unavailable ? new Failure('unavailable', { message: UNKNOWN, retryAfterSeconds: 2, cause: error }) : error
+    throw error instanceof Unavailable ? overLimit(error.limit, { message: UNKNOWN, retryAfterSeconds: 2, cause: error }) : error
   }
 }
 
@@ -152,7 +152,7 @@ async function enqueue(context: TaskContext, task: Task, record: Subscription): 
   const moved = await store.task(task.tenant, task.id)
   if (moved && moved.state !== 'rejected') return { task: moved, record }
   await release(context, task.subscription, task.id, task.estimatedCost)
-  throw new Failure('unavailable', { retryAfterSeconds: 1 })
+  throw overLimit('task_changes', { retryAfterSeconds: 1 })
 }
 
 /** The failure that answers a refused hold of `required` micro-units. */
@@ -168,9 +168,9 @@ export function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'alrea
     case 'inactive':
       return planInactive(answer.reason)
     case 'queue_full':
-      return new Failure('queue_full', { retryAfterSeconds: 5 })
+      return overLimit('plan_queue', { retryAfterSeconds: 5 })
     case 'rate':
-      return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+      return overLimit('plan_rate', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
     case 'moved':
       return new KeyMoved()
   }

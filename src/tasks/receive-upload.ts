@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FileFacts } from '../backends/files/files.ts'
-import { Failure } from '../domain/errors.ts'
+import { Failure, overLimit } from '../domain/errors.ts'
 import { contentTypeOf, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { OPERATIONS, takes } from '../domain/media-operations.ts'
 import { infoOf } from './fetch-inputs.ts'
@@ -74,7 +74,7 @@ export function openUploads(context: SubmitContext, given: Partial<UploadLimits>
     const isFull = count + arrivingOf(owner).count > perTenant.count || bytes + arrivingOf(owner).bytes > perTenant.bytes
     if (!isFull) return
     const retryAfterSeconds = Math.max(1, Math.ceil(((firstExpiresAt ?? clock()) - clock()) / 1000))
-    throw new Failure('upload_limit', { retryAfterSeconds })
+    throw overLimit('stored_uploads', { retryAfterSeconds })
   }
 
   async function store(owner: string, bytes: number, body: Readable): Promise<Record<string, unknown>> {
@@ -138,7 +138,7 @@ export function openUploads(context: SubmitContext, given: Partial<UploadLimits>
     async receive(owner, contentLength, body) {
       const bytes = announcedBytes(contentLength, limits.bytes)
       if (arrivingOf(owner).count >= limits.arriving)
-        throw new Failure('concurrency_limit', {
+        throw overLimit('arriving_uploads', {
           message: `${limits.arriving} uploads are arriving already. Try again when one has ended.`,
           retryAfterSeconds: 5,
         })

@@ -4,6 +4,7 @@ import { connect, type AddressInfo } from 'node:net'
 import fastify from 'fastify'
 import t, { type Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
+import { readConfig } from '../../src/config/config.ts'
 import type { DownloadLimits } from '../../plugins/files/downloads.ts'
 import files from '../../plugins/files/files.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
@@ -20,6 +21,7 @@ async function openDownloadServer(t: Test, limits: Partial<DownloadLimits>) {
   app.decorate('files', backend)
   app.decorate('uploads', { bytesMax: 1 } as Uploads)
   app.decorate('derivedKeys', DERIVED)
+  app.decorate('config', readConfig({}).config)
   app.decorate('clock', () => START)
   await app.register(errors).register(files, limits)
   await app.listen({ host: '127.0.0.1', port: 0 })

@@ -34,7 +34,7 @@ t.test('the remaining burst falls to zero and refills', async (t) => {
 })
 
 t.test('a name that goes on while it is refused is not forgotten for quieter ones, which would give it a new burst', async (t) => {
-  const count = openRates(60, 2)
+  const count = openRates('key_reads', 60, 2)
   const passes = (name: string) => {
     try {
       count(name, 1_000)

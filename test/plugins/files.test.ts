@@ -7,6 +7,7 @@ import fastify, { type FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
 import files from '../../plugins/files/files.ts'
+import { readConfig } from '../../src/config/config.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { deriveKeys, type KeyList } from '../../src/domain/derived-keys.ts'
@@ -33,6 +34,7 @@ async function place(t: Test, { contentType = 'video/mp4', links = keys, instead
   app.decorate('uploads', { bytesMax: 1 } as Uploads)
   app.decorate('derivedKeys', { ...deriveKeys([Buffer.alloc(32, 1)]), links })
   app.decorate('clock', () => now.ms)
+  app.decorate('config', readConfig({}).config)
   await app.register(errors).register(files)
   return { app, backend, now, link: signedFileUrl(ID, NOW + HOUR, keys) }
 }

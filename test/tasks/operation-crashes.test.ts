@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { notMade, type Engines, type Offer } from '../../src/backends/engines/engine.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
@@ -79,7 +79,7 @@ function enginesOf({ read }: World): Engines {
 
 const creatingFor = (subscription: string): Creating => async (run) => {
   const answer = await run(subscription, { keyId: 'key-1', keyCap: null, keysVersion: 1 })
-  if (answer.outcome === 'stale') throw new Failure('unavailable')
+  if (answer.outcome === 'stale') throw overLimit('store')
   return answer as Exclude<typeof answer, Stale>
 }
 

@@ -1,7 +1,7 @@
 /** Stream rewriting: independent of how the bytes are split, nothing of the vendor passes, and only complete streams end cleanly. */
 import { isUtf8 } from 'node:buffer'
 import t, { type Test } from 'tap'
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
 import { openChatStream } from '../../src/upstream/wires/chat/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openResponsesStream } from '../../src/upstream/wires/responses/responses-stream.ts'
@@ -408,7 +408,7 @@ t.test('a broken stream yields nothing more', async (t: Test) => {
   t.equal(stream.phase().name, 'broken')
   t.equal(stream.push(Buffer.from(CHAT)), '')
   t.equal(stream.end(), '')
-  t.match(stream.fail(new Failure('server_overloaded')), /^data: \{"error"/)
+  t.match(stream.fail(overLimit('upstreams')), /^data: \{"error"/)
 })
 
 t.test('output tokens are counted when an upstream reports no usage', async (t) => {

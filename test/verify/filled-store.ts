@@ -1,5 +1,5 @@
 /** A store with plans, a key, requests and tasks in several states. */
-import { Failure } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
 import type { Terms } from '../../src/domain/plans.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
@@ -49,7 +49,7 @@ export function contextOf(store: Store): TaskContext {
 
 const creating: Creating = async (run) => {
   const answer = await run(STUDIO, { keyId: 'key-1', keyCap: null, keysVersion: 1 })
-  if (answer.outcome === 'stale') throw new Failure('unavailable')
+  if (answer.outcome === 'stale') throw overLimit('store')
   return answer as Exclude<typeof answer, Stale>
 }
 

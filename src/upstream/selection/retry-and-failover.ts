@@ -2,7 +2,7 @@
  * Retry and failover: which errors of an upstream are retried there with back-off, which send the call to the next upstream at once, and
  * when all have failed.
  */
-import { Failure } from '../../domain/errors.ts'
+import { Failure, overLimit } from '../../domain/errors.ts'
 import { traced, type SpanOptions } from '../../tracing/tracing.ts'
 import type { Cancellation } from '../cancellation.ts'
 import { attempt } from '../http/attempt.ts'
@@ -81,7 +81,7 @@ export async function callWithFailover(
 function allFailed(candidates: Candidate[], errors: Error[], now: number): Failure {
   const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(now) / 1000))
   const retryAfterSeconds = Math.min(RETRY_AFTER_SECONDS.max, Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0))
-  return new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
+  return overLimit('upstreams', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
 }
 
 /**

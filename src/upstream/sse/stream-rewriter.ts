@@ -2,7 +2,7 @@
  * Rewrites an upstream's event stream: chunks in, whole events out, and a phase (open, done or broken). Any error breaks the stream, never
  * the process.
  */
-import { Failure } from '../../domain/errors.ts'
+import { overLimit, type Failure } from '../../domain/errors.ts'
 import { openSseParser } from './sse-parser.ts'
 import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 
@@ -65,5 +65,5 @@ export function openStreamRewriter(
 
 /** The failure of an answer that has begun. `message` and `cause` are for the log only. */
 export function overloaded(message: string, cause: unknown): Failure {
-  return new Failure('server_overloaded', { retryAfterSeconds: 5, cause: new Error(message, { cause }) })
+  return overLimit('upstreams', { retryAfterSeconds: 5, cause: new Error(message, { cause }) })
 }

@@ -2,13 +2,13 @@
  * Which upstream errors (400, 413, 422, errors inside a stream) are the client's fault, and the code and sentence that the client gets. All
  * other errors are the upstream's: see `selection/retry-and-failover.ts`.
  */
-import { Failure, type FailureCode } from '../../domain/errors.ts'
+import { Failure, type FaultCode } from '../../domain/errors.ts'
 import { DOCUMENTED_MEMBERS } from '../policy/documented-members.ts'
 import { isMembers, type Members } from './allowlist.ts'
 import type { UpstreamCall } from './wire.ts'
 
 /** Codes and types of upstream errors about a request → our code. */
-const CLIENT_ERROR_CODES: Record<string, FailureCode> = {
+const CLIENT_ERROR_CODES: Record<string, FaultCode> = {
   context_length_exceeded: 'context_length_exceeded',
   exceed_context_size_error: 'context_length_exceeded',
   string_above_max_length: 'context_length_exceeded',

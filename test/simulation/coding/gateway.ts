@@ -1,6 +1,6 @@
 /** A simulated coding gateway, as `plugins/metering`: admits, extends and settles requests, sends heartbeats, and runs the real reservation sweep. */
 import { reservationSweep, type Sweep } from '../../../plugins/metering/orphaned-reservations.ts'
-import { Failure, Unavailable } from '../../../src/domain/errors.ts'
+import { overLimit, Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Usage } from '../../../src/domain/token-windows.ts'
 import type { Machine, World } from '../world.ts'
@@ -124,7 +124,7 @@ async function admit({ rng, checker }: World, machine: Machine, running: Running
       return null
     }
   }
-  throw new Failure('window_reserved')
+  throw overLimit('reserved_tokens')
 }
 
 /** Retries until the outcome is known, as long as the process runs. */

@@ -1,5 +1,5 @@
 /** Simulated clients of the Media API: they retry with the same Idempotency-Key at any gateway, and cancel. */
-import { Failure, Unavailable } from '../../../src/domain/errors.ts'
+import { Failure, overLimit, Unavailable } from '../../../src/domain/errors.ts'
 import type { Creating, Stale } from '../../../src/domain/subscription/commands.ts'
 import { planInactive } from '../../../src/domain/subscription/subscription.ts'
 import { createTask, replay, type Created, type NewTask } from '../../../src/tasks/create-task.ts'
@@ -34,7 +34,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
         if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
         known.set(subscription, (answer as { outcome: string } as Stale).keysVersion)
       }
-      throw new Failure('unavailable', { retryAfterSeconds: 1 })
+      throw overLimit('key_changes', { retryAfterSeconds: 1 })
     }
   }
 

@@ -98,7 +98,8 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   function call(verb: string, args: unknown[], size = CALL_BYTES, answered?: (value: unknown) => void): Promise<unknown> {
     if (state !== 'open')
       return Promise.reject(unavailable(state === 'closing' ? 'the store is closed' : 'the thread of the database starts again'))
-    if (pending.size >= MAX_CALLS || bytes + size > MAX_BYTES) return Promise.reject(unavailable('too many calls wait for the disk'))
+    if (pending.size >= MAX_CALLS || bytes + size > MAX_BYTES)
+      return Promise.reject(new Unavailable('store', new Error('too many calls wait for the disk'), 'store_queue'))
     return new Promise((resolve, reject) => {
       if (pending.size === 0) {
         worker.ref()

@@ -1,5 +1,5 @@
 /** `POST /v1/messages`: validates the request and makes the upstream call. */
-import { Failure } from '../../../domain/errors.ts'
+import { Failure, type FaultCode } from '../../../domain/errors.ts'
 import type { Address } from '../../policy/content-parts.ts'
 import { cleanTurns } from '../../policy/conversation.ts'
 import { withoutMembers } from '../../policy/request-policy.ts'
@@ -140,7 +140,9 @@ function ofThisWire(failure: Failure, places: readonly Place[]): Failure {
   const { param } = failure.facts
   if (typeof param !== 'string' || !param.startsWith('input[')) return failure
   const place = placeOf(param, places)
-  return new Failure(failure.code, { param: place, message: `The model does not support ${place} on this endpoint at present.` })
+  // A limit names no member of the request.
+  const code = failure.code as FaultCode
+  return new Failure(code, { param: place, message: `The model does not support ${place} on this endpoint at present.` })
 }
 
 const PATH = /^input\[(\d+)\](?:\.(?:content|output)\[(\d+)\])?/
