@@ -1,5 +1,5 @@
 /** Builds the program of a role: registers its plugins in the order of the request flow. */
-import { randomUUID, randomUUIDv7 } from 'node:crypto'
+import { randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, Gauge, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
@@ -229,10 +229,10 @@ export function publicUrl(app: FastifyInstance): string {
   return app.config.PUBLIC_URL ?? `http://${app.config.HOST.includes(':') ? `[${app.config.HOST}]` : app.config.HOST}:${port}`
 }
 
-/** Keeps a client's request id when it is fit for a log, else creates one. */
+/** Keeps a client's request id when it is fit for a log, else creates one, by whose time `tollgate trace` finds its task. */
 function requestId(given: string | string[] | undefined): string {
   const isSafe = typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) && !containsKey(given)
-  return isSafe ? given : randomUUID()
+  return isSafe ? given : randomUUIDv7()
 }
 
 /** `tollgate verify`: reads the whole store, which may be in use, and returns the violated invariants. */

@@ -7,7 +7,7 @@ import fp from 'fastify-plugin'
 import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { speaksMessages } from '../../src/http/message-errors.ts'
-import { apiOf, type Api } from '../../src/domain/plans.ts'
+import { apiOf, planNameOf, type Api } from '../../src/domain/plans.ts'
 import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
@@ -125,7 +125,7 @@ async function auth(app: FastifyInstance): Promise<void> {
     if (!config.creates) countRead(key.keyId, app.clock())
     const keysVersion = cached?.key.subscription === key.subscription ? cached.keysVersion : 0
     request.caller = callerOf(hash, key, keysVersion, config)
-    request.log.setBindings({ tenant: key.tenant, keyId: key.id })
+    request.log.setBindings({ tenant: key.tenant, plan: planNameOf(key.subscription), keyId: key.id })
   }
 
   app.addHook('onRequest', (request, _reply, done) => {

@@ -4,7 +4,7 @@ import type { Egress } from '../../src/egress/egress.ts'
 import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
-import type { Delivery } from '../../src/domain/task.ts'
+import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
 import { scheduledAttempts } from '../../src/domain/redelivery.ts'
 import { currentTraceparent } from '../../src/tracing/tracing.ts'
 import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
@@ -96,9 +96,12 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending', durationMs: reply.durationMs }
 }
 
-async function returnUnsigned({ store, log }: DeliveryContext, { id, epoch, keyVersionId }: Delivery, at: number): Promise<void> {
-  log.error({ event: 'webhook_unsigned', delivery: id, keyId: keyVersionId }, 'webhook not signed: no sealing key opens its API key')
-  await store.returnDelivery(id, epoch, at + UNSIGNED_PAUSE_MS)
+async function returnUnsigned({ store, log }: DeliveryContext, delivery: Delivery, at: number): Promise<void> {
+  log.error(
+    { event: 'webhook_unsigned', ...deliveryLogFields(delivery), keyId: delivery.keyVersionId },
+    'webhook not signed: no sealing key opens its API key',
+  )
+  await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
 }
 
 /** The trace of the task continues at the receiver (W3C Trace Context). */

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
-import type { Delivery } from '../../src/domain/task.ts'
+import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
 import { MIN_CONCURRENCY, openConcurrencyLimits, sharesOf } from './concurrency-limits.ts'
@@ -69,7 +69,10 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     const attempt = tracedDelivery(delivery, () => deliver(context, delivery, cut.signal))
       .then((attempted) => report(delivery, attempted))
       .catch((err: unknown) =>
-        log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'),
+        log.warn(
+          { event: 'delivery_attempt_unrecorded', err, ...deliveryLogFields(delivery) },
+          'webhook attempt not recorded, repeating it',
+        ),
       )
       .finally(() => {
         inFlight.delete(attempt)
@@ -85,10 +88,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     deliveries.inc({ outcome, attempt: String(attempt) })
     if (outcome === 'unsigned') return
     lag.observe(lagMs / 1000)
-    log.info(
-      { delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, webhookEvent: delivery.event, outcome, attempt, final },
-      'webhook attempt',
-    )
+    log.info({ ...deliveryLogFields(delivery), webhookEvent: delivery.event, outcome, attempt, final }, 'webhook attempt')
   }
 
   let timer: NodeJS.Timeout | undefined

@@ -68,8 +68,8 @@ export function creationTools(tasks: SubmitContext): Tool[] {
       input: Type.Object({ ...fields, ...CALL_FIELDS }, closed),
       output: TaskAnswer,
       creates: true,
-      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, caller) {
-        const { task } = await submit(tasks, caller, { ...chooses, ...body } as TaskBody, typeof key === 'string' ? key : null)
+      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, caller, requestId) {
+        const { task } = await submit(tasks, caller, { ...chooses, ...body } as TaskBody, typeof key === 'string' ? key : null, requestId)
         return { task, waitSeconds: Number(seconds) }
       },
     }

@@ -2,7 +2,7 @@
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
-import type { Task, TaskResult } from '../../src/domain/task.ts'
+import { taskLogFields, type Task, type TaskResult } from '../../src/domain/task.ts'
 
 /** Larger media come as their link alone: both sides hold content in memory, in base64. */
 const CONTENT_BYTES_MAX = 2 * 1024 * 1024
@@ -58,7 +58,7 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
     const type = CONTENT_TYPES[mimeType]
     if (!type || size > CONTENT_BYTES_MAX) return [linked]
     const data = await read(result.file, size, signal).catch((err: unknown) => {
-      log.warn({ event: 'mcp_media_unavailable', err, taskId: task.id }, 'media not read for MCP content')
+      log.warn({ event: 'mcp_media_unavailable', err, ...taskLogFields(task) }, 'media not read for MCP content')
       return null
     })
     return data ? [{ type, data: data.toString('base64'), mimeType }, linked] : [linked]

@@ -63,9 +63,10 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
     const given = (args ?? {}) as Record<string, unknown>
     try {
       if (!tool.valid(given)) throw Object.assign(new Error('the arguments are not valid'), { validation: tool.valid.errors })
-      const answer = await tool.call(given, context.caller)
+      const answer = await tool.call(given, context.caller, context.request.id)
       if ('record' in answer) return resultWith(answer.record, [])
       const { task, waitSeconds } = answer
+      if (tool.creates) context.request.log.setBindings({ taskId: task.id })
       if (!tool.creates) return await waited(task, waitSeconds, context, protocol)
       if (declaresTasks(protocol) && !FINAL.includes(task.state)) return taskHandle(task, app.config.TASK_MS)
       // The task is accepted: the client gets its record even if the store is unavailable from here on.

@@ -19,8 +19,8 @@ export type Tool = {
   output: object
   /** It creates a paid task. */
   creates: boolean
-  /** `args` passed the schema. Throws the failures of the REST API. */
-  call(args: Record<string, unknown>, caller: Submitter): Promise<Answer>
+  /** `args` passed the schema; `requestId` is that of the HTTP request. Throws the failures of the REST API. */
+  call(args: Record<string, unknown>, caller: Submitter, requestId: string): Promise<Answer>
 }
 
 const { id, status, progress, result, error, estimated_cost, actual_cost } = TaskRecord.properties

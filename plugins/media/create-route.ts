@@ -2,6 +2,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
+import { planNameOf } from '../../src/domain/plans.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
@@ -40,7 +41,8 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
           const quoted = quote(tasks, request.body, await currentRecord(tasks, caller))
           return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
         }
-        const { outcome, task, record } = await submit(tasks, caller, request.body, key)
+        const { outcome, task, record } = await submit(tasks, caller, request.body, key, request.id)
+        request.log.setBindings({ taskId: task.id, plan: planNameOf(task.subscription) })
         if (outcome === 'replayed') caller.countRead()
         reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
         if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')

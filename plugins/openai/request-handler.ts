@@ -139,7 +139,7 @@ async function callUpstreams(
 ): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
   durable.catch((error: Error) => cancel(cancellation, error))
-  const opened = await upstreams.open(call, cancellation)
+  const opened = await upstreams.open(call, cancellation, request.log)
   // The upstream has the whole request, which is held no longer.
   request.bodyShare?.free()
   try {

@@ -5,7 +5,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import { FINAL, type Task } from '../../src/domain/task.ts'
+import { FINAL, taskLogFields, type Task } from '../../src/domain/task.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -71,7 +71,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
       else poll(watch, hasChanged ? POLL_MS.first : slower)
       if (hasChanged) for (const listener of watch.listeners) listener(task)
     } catch (err) {
-      log.warn({ event: 'task_watch_failed', err, taskId: latest.id }, 'task watch failed, retrying')
+      log.warn({ event: 'task_watch_failed', err, ...taskLogFields(latest) }, 'task watch failed, retrying')
       if (watch.listeners.size > 0) poll(watch, slower)
     }
   }

@@ -6,7 +6,7 @@ import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
 import { conclude, forgiveLostLease, rememberJob, type Concluded, type Made } from '../../src/tasks/run-outcome.ts'
 import { traced, type Span } from '../../src/tracing/tracing.ts'
-import type { Task } from '../../src/domain/task.ts'
+import { taskLogFields, type Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
 /** How often a run looks whether its task was canceled: a provider's job and a process cost until they are stopped. */
@@ -65,10 +65,10 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
     const made = await runEngine({ ...context.media, persist }, task, control).catch((error: unknown): Made | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'stopping' ? { outcome: 'handed_back' } : 'lost'
       if (error instanceof Unavailable) {
-        log.warn({ event: 'task_run_unavailable', err: error, taskId: task.id }, 'backend unavailable during a run, repeating it')
+        log.warn({ event: 'task_run_unavailable', err: error, ...taskLogFields(task) }, 'backend unavailable during a run, repeating it')
         return { outcome: 'unavailable' }
       }
-      log.error({ event: 'task_run_failed', err: error, taskId: task.id }, 'task run failed')
+      log.error({ event: 'task_run_failed', err: error, ...taskLogFields(task) }, 'task run failed')
       return { outcome: 'failed', code: 'internal', retryable: true }
     })
     if (made === 'lost') return
@@ -77,10 +77,7 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
     span.set({ 'tollgate.task.outcome': concluded.outcome })
     if (made.outcome === 'failed') span.fail(made.code)
     context.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
-    log.info(
-      { taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs },
-      'task ran',
-    )
+    log.info({ ...taskLogFields(task), verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
   } finally {
     lease.stop()
   }
@@ -131,12 +128,12 @@ function keepLease(
 }
 
 /** Aborts a run whose task is no longer its own: canceled by the client, or taken by another run. Returns the reason. */
-async function abortLost(tasks: TaskContext, { tenant, id }: Task, cut: AbortController): Promise<Cut> {
-  const now = await tasks.store.task(tenant, id).catch(() => null)
+async function abortLost(tasks: TaskContext, task: Task, cut: AbortController): Promise<Cut> {
+  const now = await tasks.store.task(task.tenant, task.id).catch(() => null)
   cut.abort(new Cut(now?.outcome?.outcome === 'canceled' ? 'canceled' : 'lost'))
   if (now)
     await forgiveLostLease(tasks, now).catch((err: unknown) =>
-      tasks.log.warn({ event: 'lost_lease_counted', err, taskId: id }, 'lost lease of a live worker stays counted'),
+      tasks.log.warn({ event: 'lost_lease_counted', err, ...taskLogFields(task) }, 'lost lease of a live worker stays counted'),
     )
   return cut.signal.reason as Cut
 }

@@ -10,7 +10,7 @@ import { isDistributed } from '../../src/config/startup-checks.ts'
 import type { Message } from '../../src/domain/messages.ts'
 import { conclude } from '../../src/tasks/run-outcome.ts'
 import { openClaims } from '../../src/tasks/claims-in-progress.ts'
-import type { Task } from '../../src/domain/task.ts'
+import { taskLogFields, type Task } from '../../src/domain/task.ts'
 import { openClaimLoop } from './claim-loop.ts'
 import { workerMetrics } from './worker-metrics.ts'
 import { run, type TaskRunContext } from './task-run.ts'
@@ -55,7 +55,7 @@ async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] 
 
   function start(task: Task): void {
     const unwritten = (err: unknown) =>
-      log.warn({ event: 'task_run_unrecorded', err, taskId: task.id }, 'outcome of a run not recorded, its lease will expire')
+      log.warn({ event: 'task_run_unrecorded', err, ...taskLogFields(task) }, 'outcome of a run not recorded, its lease will expire')
     // A task claimed while the stop began is handed back at once.
     const ends = (cut: AbortController): Promise<unknown> =>
       stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut)

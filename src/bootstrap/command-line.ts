@@ -9,6 +9,7 @@ export type CommandLine = { json: boolean } & (
   | { command: 'usage'; tenant: string | null }
   | { command: 'tasks stuck'; olderThanMs: number }
   | { command: 'tasks requeue'; tenant: string; id: string; write: boolean }
+  | { command: 'trace'; id: string; sinceMs: number | null }
   | { command: 'reseal'; write: boolean }
   | { command: 'purge'; tasksMs: number | null; eventsMs: number | null; write: boolean }
   | { command: 'backup check' }
@@ -16,12 +17,13 @@ export type CommandLine = { json: boolean } & (
 )
 
 /** First words of the commands. */
-export const COMMAND_WORDS = ['usage', 'tasks', 'reseal', 'purge', 'backup', 'derive-keys'] as const
+export const COMMAND_WORDS = ['usage', 'tasks', 'trace', 'reseal', 'purge', 'backup', 'derive-keys'] as const
 
 /** For `--help`. */
 export const COMMANDS_USAGE = `tollgate usage [--tenant <namespace>]                what each plan has used of its windows or its allowance
 tollgate tasks stuck [--older-than <minutes>]        open tasks older than 10 minutes, and what each waits for
 tollgate tasks requeue <namespace> <task> --yes      takes a running task from its worker and queues it again
+tollgate trace <id> [--days <n>]                     the story of a request or a task: holds, attempts, charges, deliveries
 tollgate reseal [--yes]                              encrypts API keys of older lines of the sealing key file with the first line
 tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks and events
 tollgate backup check                                checks that a store, its sealing key and its results belong together
@@ -34,6 +36,7 @@ const OPTIONS = {
   yes: { type: 'boolean' },
   tenant: { type: 'string' },
   'older-than': { type: 'string' },
+  days: { type: 'string' },
   'tasks-days': { type: 'string' },
   'events-days': { type: 'string' },
 } as const
@@ -43,11 +46,18 @@ const SHAPES: Record<CommandLine['command'], { options: readonly string[]; words
   usage: { options: ['tenant'], words: 1 },
   'tasks stuck': { options: ['older-than'], words: 2 },
   'tasks requeue': { options: ['yes'], words: 4 },
+  trace: { options: ['days'], words: 2 },
   reseal: { options: ['yes'], words: 1 },
   purge: { options: ['yes', 'tasks-days', 'events-days'], words: 1 },
   'backup check': { options: [], words: 2 },
   'derive-keys': { options: [], words: 1 },
 }
+
+/** Commands with words of the operator's own. */
+const FORMS: Record<string, string> = { 'tasks requeue': 'tasks requeue <namespace> <task>', trace: 'trace <id of a request or a task>' }
+
+/** As gateways take it. */
+const ID = /^[A-Za-z0-9._-]{1,128}$/
 
 /** Reads the arguments of a command. Throws a `ConfigError` with what they may be. */
 export function readCommandLine(args: string[]): CommandLine {
@@ -58,12 +68,9 @@ export function readCommandLine(args: string[]): CommandLine {
   if (!shape) throw refuse(`one of ${Object.keys(SHAPES).join(', ')}`)
   const unknown = Object.keys(values).find((option) => option !== 'json' && !shape.options.includes(option))
   if (unknown !== undefined) throw refuse(`${name} without --${unknown}`)
-  if (positionals.length !== shape.words)
-    throw refuse(
-      name === 'tasks requeue' ? 'tasks requeue <namespace> <task>' : `${name} without ${positionals.slice(shape.words).join(' ')}`,
-    )
+  if (positionals.length !== shape.words) throw refuse(FORMS[name] ?? `${name} without ${positionals.slice(shape.words).join(' ')}`)
   const { json = false, yes: write = false, tenant = null } = values
-  const number = (option: 'older-than' | 'tasks-days' | 'events-days', unitMs: number, min: number): number | null => {
+  const number = (option: 'older-than' | 'days' | 'tasks-days' | 'events-days', unitMs: number, min: number): number | null => {
     const text = values[option]
     if (text === undefined) return null
     const value = Number(text)
@@ -77,6 +84,11 @@ export function readCommandLine(args: string[]): CommandLine {
       return { command: 'tasks stuck', json, olderThanMs: number('older-than', 60_000, 0) ?? 600_000 }
     case 'tasks requeue':
       return { command: 'tasks requeue', json, tenant: positionals[2] ?? '', id: positionals[3] ?? '', write }
+    case 'trace': {
+      const id = positionals[1] ?? ''
+      if (!ID.test(id)) throw refuse('trace with the id of a request or a task')
+      return { command: 'trace', json, id, sinceMs: number('days', DAY_MS, 0) }
+    }
     case 'reseal':
       return { command: 'reseal', json, write }
     case 'purge': {

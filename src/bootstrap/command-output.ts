@@ -4,6 +4,7 @@ import type { CheckedBackup } from '../maintenance/check-backup.ts'
 import type { Purged } from '../maintenance/purge.ts'
 import type { Resealed } from '../maintenance/reseal.ts'
 import type { OpenTask, Requeued } from '../maintenance/stuck-tasks.ts'
+import type { Story, TaskStory } from '../maintenance/trace.ts'
 import type { PlanUsage } from '../maintenance/usage.ts'
 
 const NOT_CHANGED = 'Nothing was changed: add --yes.\n'
@@ -50,6 +51,58 @@ export function requeueText(id: string, requeued: Requeued): string {
     case 'not_found':
       return `There is no task ${id} in that namespace.\n`
   }
+}
+
+/** Of `tollgate trace`: a line for each step of a task, in the order of time. */
+export function storyText(id: string, { tasks, reservation }: Story): string {
+  if (reservation) {
+    const { subscription, keyId, tokens, at } = reservation
+    return `A request of plan ${subscription} with key ${keyId} is in flight: ${tokens} tokens reserved at ${iso(at)}.\n`
+  }
+  if (tasks.length === 0)
+    return `No task and no open reservation has the id ${id}. A request that made no task is only in the logs: search them for "reqId":"${id}". If the client chose the id, --days <n> looks through the tasks of the last n days.\n`
+  return tasks.map(taskStory).join('\n')
+}
+
+function taskStory(task: TaskStory): string {
+  const { id, verb, subscription, keyVersionId, requestId, state, attempts, lostLeases, error, result, deliveries } = task
+  const { createdAt, startedAt, endedAt, leaseUntil, readyAt } = task
+  const money = [
+    ...(task.actualCost === null ? [] : [`${formatMoney(task.actualCost)} charged`]),
+    ...(task.refundAmount === null ? [] : [`${formatMoney(task.refundAmount)} returned`]),
+    ...(task.isHeld ? [`${formatMoney(task.estimatedCost)} still held`] : []),
+  ]
+  const made = result ? [`${result.contentType} of ${result.bytes} bytes, kept until ${iso(result.expiresAt)}`] : []
+  const steps: [at: number, what: string][] = [
+    [createdAt, `accepted, ${formatMoney(task.estimatedCost)} held`],
+    ...(startedAt === null ? [] : [[startedAt, 'first run begun'] as [number, string]]),
+    ...(endedAt === null ? [] : [[endedAt, [[state, error].filter(Boolean).join(': '), ...made, ...money].join(', ')] as [number, string]]),
+    ...deliveries.flatMap(({ event, host, attempts }) =>
+      attempts.map(({ at, number, statusCode, error, durationMs, redelivery }): [number, string] => [
+        at,
+        `webhook ${event} to ${host}, ${redelivery ? 'redelivery' : 'attempt'} ${number}: ${[statusCode, error].filter((one) => one !== null).join(' ')} after ${durationMs} ms`,
+      ]),
+    ),
+  ]
+  const now = [
+    ...(endedAt === null && money.length > 0 ? [money.join(', ')] : []),
+    ...(leaseUntil === null ? [] : [`running, its lease ends at ${iso(leaseUntil)}`]),
+    ...(readyAt === null ? [] : [`may run from ${iso(readyAt)}`]),
+    ...deliveries.map(
+      ({ event, state, nextAttemptAt }) => `webhook ${event} is ${state}${nextAttemptAt === null ? '' : `, due at ${iso(nextAttemptAt)}`}`,
+    ),
+  ]
+  const madeBy = requestId === undefined ? '' : `, made by request ${requestId}`
+  return [
+    `Task ${id} (${verb}) of plan ${subscription}, key ${keyVersionId}${madeBy}: ${state}, ${attempts} attempts, ${lostLeases} lost leases`,
+    ...steps.sort(([a], [b]) => a - b).map(([at, what]) => `  ${iso(at)}  ${what}`),
+    ...now.map((what) => `  now: ${what}`),
+    '',
+  ].join('\n')
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString()
 }
 
 /** Of `tollgate reseal`; without `write` it says how to change something. */

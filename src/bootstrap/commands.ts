@@ -11,9 +11,10 @@ import { checkBackup } from '../maintenance/check-backup.ts'
 import { purge, purgeable } from '../maintenance/purge.ts'
 import { reseal } from '../maintenance/reseal.ts'
 import { requeueTask, stuckTasks } from '../maintenance/stuck-tasks.ts'
+import { traceOf } from '../maintenance/trace.ts'
 import { usageOf } from '../maintenance/usage.ts'
 import { readCommandLine, type CommandLine } from './command-line.ts'
-import { backupText, purgeText, requeueText, resealText, stuckText, usageText } from './command-output.ts'
+import { backupText, purgeText, requeueText, resealText, storyText, stuckText, usageText } from './command-output.ts'
 import { credentialsOf } from './open-backends.ts'
 import { lock } from './process-lock.ts'
 import { readSealingKeys } from './sealing-keys.ts'
@@ -76,6 +77,10 @@ async function resultOf(
       }
       const requeued = await requeueTask({ store, clock: () => now, publish: () => {} }, line.tenant, line.id)
       return { facts: requeued, text: requeueText(line.id, requeued), isFine: requeued.outcome === 'queued' }
+    }
+    case 'trace': {
+      const story = await traceOf(store, line.id, line.sinceMs === null ? null : now - line.sinceMs)
+      return { facts: story, text: storyText(line.id, story), isFine: story.tasks.length > 0 || story.reservation !== null }
     }
     case 'reseal': {
       const counts = await reseal(store, await readSealingKeys(config.SEALING_KEY_FILE), line.write ? () => randomBytes(12) : null)

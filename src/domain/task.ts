@@ -1,5 +1,5 @@
 /** A task (one generation or operation): its states and its stored form. Times are epoch milliseconds, money is micro-units. */
-import type { Price } from './plans.ts'
+import { planNameOf, type Price } from './plans.ts'
 import type { WebhookEvent } from './webhooks.ts'
 
 /**
@@ -80,6 +80,8 @@ export type Task = {
   idempotency: { key: string; bodyHash: string } | null
   /** The span of its request (W3C Trace Context), by which its run and its webhooks continue the trace; absent where traces were off. */
   traceparent?: string
+  /** The id of the request that made it; absent on tasks of earlier releases. */
+  requestId?: string
   /** The price of its quote; later changes of the list do not matter. */
   price: Price
   estimatedCost: number
@@ -166,8 +168,9 @@ export type Delivery = {
   /** Host and port of the receiver, for the cap per receiver. */
   host: string
   body: string
-  /** Of its task. */
+  /** Both of its task. */
   traceparent?: string
+  requestId?: string
   /** `waiting`: not due until the first attempt of another delivery has ended. */
   state: 'waiting' | 'pending' | 'delivered' | 'failed'
   nextAttemptAt: number | null
@@ -191,6 +194,16 @@ export type ReplayRange = {
 
 /** The last delivery that a replay examined; the next one begins after it. */
 export type ReplayPosition = { createdAt: number; id: string }
+
+/** What every log line about a task has: the task, its plan, and as `reqId` the request that made it. */
+export function taskLogFields({ id, tenant, subscription, requestId }: Pick<Task, 'id' | 'tenant' | 'subscription' | 'requestId'>) {
+  return { taskId: id, tenant, plan: planNameOf(subscription), ...(requestId === undefined ? {} : { reqId: requestId }) }
+}
+
+/** The same of a delivery, whose plan is not known. */
+export function deliveryLogFields({ id, taskId, tenant, requestId }: Pick<Delivery, 'id' | 'taskId' | 'tenant' | 'requestId'>) {
+  return { delivery: id, taskId, tenant, ...(requestId === undefined ? {} : { reqId: requestId }) }
+}
 
 /** Processing time in whole seconds, from the beginning of the first run to the end. Null before the end, or without a run. */
 export function durationSeconds(task: Task): number | null {

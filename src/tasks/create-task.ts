@@ -30,6 +30,7 @@ export type NewTask = Pick<
   | 'metadata'
   | 'idempotency'
   | 'traceparent'
+  | 'requestId'
   | 'price'
   | 'estimatedCost'
   | 'maxAttempts'

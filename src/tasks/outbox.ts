@@ -39,6 +39,7 @@ function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
       host: hostOf(url),
       body,
       ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }),
+      ...(task.requestId === undefined ? {} : { requestId: task.requestId }),
       state: waits ? 'waiting' : 'pending',
       nextAttemptAt: waits ? null : now,
       epoch: 0,

@@ -4,7 +4,7 @@ import type { Store } from '../backends/store/store.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
-import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskGuard } from '../domain/task.ts'
+import { FINAL, TASK_ERRORS, taskLogFields, type Task, type TaskErrorCode, type TaskGuard } from '../domain/task.ts'
 import { eachDue, type SweepTurns } from './due-lists.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
@@ -76,7 +76,7 @@ export async function sweepTasks(context: TaskContext, options: SweepOptions = D
 
 /** A task whose sweep failed goes to the end of the queue: others, of other tenants, may be behind more than a batch of such tasks. */
 async function defer({ store, clock, log }: TaskContext, task: Task, err: unknown): Promise<void> {
-  const facts = { event: 'task_sweep_failed', err, taskId: task.id, state: task.state }
+  const facts = { event: 'task_sweep_failed', err, ...taskLogFields(task), state: task.state }
   if (err instanceof Unavailable) log.warn(facts, 'task sweep failed, retrying')
   else log.error(facts, 'task sweep failed, retrying')
   await store
@@ -198,7 +198,7 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
 /** Fails a task for the operator's `reason`; false where the guard refuses. */
 async function fail(context: TaskContext, task: Task, guard: TaskGuard, code: TaskErrorCode, reason: string): Promise<boolean> {
   if ((await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })) === null) return false
-  context.log.warn({ event: 'task_failed_by_sweep', taskId: task.id, verb: task.verb, code, reason }, 'sweep failed a task')
+  context.log.warn({ event: 'task_failed_by_sweep', ...taskLogFields(task), verb: task.verb, code, reason }, 'sweep failed a task')
   return true
 }
 

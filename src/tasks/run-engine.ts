@@ -2,7 +2,7 @@
 import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest } from '../domain/media-generations.ts'
 import { operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
-import type { Task } from '../domain/task.ts'
+import { taskLogFields, type Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { Made as RunOutcome } from './run-outcome.ts'
@@ -59,9 +59,9 @@ type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
 function failedRun(
   { log }: EngineContext,
-  { id: taskId, verb }: Task,
+  task: Task,
   { code, retryable, retryAfterMs, cause }: FailedRun & { cause?: unknown },
 ): FailedRun {
-  log.warn({ event: 'engine_failed', taskId, verb, code, retryable, retryAfterMs, err: cause }, 'engine failed')
+  log.warn({ event: 'engine_failed', ...taskLogFields(task), verb: task.verb, code, retryable, retryAfterMs, err: cause }, 'engine failed')
   return { outcome: 'failed', code, retryable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }

@@ -34,17 +34,18 @@ export async function currentRecord({ store }: Pick<TaskContext, 'store'>, { cre
 /** A key may move to another plan during a creation, but not every time. */
 const MOVES_MAX = 3
 
-/** Creates the task of a body, or answers the task of its Idempotency-Key; under the key's new plan if the key moved meanwhile. Throws what `quote` and `createTask` throw. */
+/** Creates the task of a body, made by the request `requestId`, or answers the task of its Idempotency-Key; under the key's new plan if the key moved meanwhile. Throws what `quote` and `createTask` throw. */
 export async function submit(
   context: SubmitContext,
   submitter: Submitter,
   body: TaskBody,
   idempotencyKey: string | null,
+  requestId: string,
 ): Promise<Created> {
   for (let moves = 1; ; moves++) {
     try {
       return await traced('submit task', { within: true }, ({ traceparent }) =>
-        submitOnce(context, submitter, body, idempotencyKey, traceparent),
+        submitOnce(context, submitter, body, idempotencyKey, { requestId, ...(traceparent === null ? {} : { traceparent }) }),
       )
     } catch (error) {
       if (!(error instanceof KeyMoved) || moves === MOVES_MAX) throw error
@@ -57,7 +58,7 @@ async function submitOnce(
   submitter: Submitter,
   body: TaskBody,
   idempotencyKey: string | null,
-  traceparent: string | null,
+  origin: Pick<NewTask, 'requestId' | 'traceparent'>,
 ): Promise<Created> {
   const current = await currentRecord(context, submitter)
   const { key, creating } = submitter
@@ -77,7 +78,7 @@ async function submitOnce(
     webhookUrl: body.webhook_url ?? null,
     metadata: body.metadata ?? {},
     idempotency,
-    ...(traceparent === null ? {} : { traceparent }),
+    ...origin,
     price,
     estimatedCost,
     maxAttempts: record.terms.media?.attempts ?? 1,

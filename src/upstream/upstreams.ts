@@ -23,9 +23,9 @@ export type Upstreams = {
   /**
    * Sends a call, over any of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
    * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the reason of the
-   * cancellation.
+   * cancellation. `log` has the fields of the request.
    */
-  open(call: UpstreamCall, cancellation: Cancellation): Promise<UpstreamAnswer>
+  open(call: UpstreamCall, cancellation: Cancellation, log?: UpstreamLog): Promise<UpstreamAnswer>
   /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
@@ -92,7 +92,8 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
 
   return {
     wiresFor: (wire) => current().wires[wire],
-    open: (call, cancellation) => callWithFailover(candidatesFor(call, active.all(), random), cancellation, context),
+    open: (call, cancellation, log = context.log) =>
+      callWithFailover(candidatesFor(call, active.all(), random), cancellation, { ...context, log }),
     allowed: () => current().allowed,
     contextWindow() {
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])

@@ -77,6 +77,29 @@ for (const place of PLACES) {
     t.equal(((await commanded(world, 'usage', '--tenant', 'acme')).said as unknown[]).length, 2)
   })
 
+  t.test(`${place.name}: trace tells the story of a task by its id or by that of its request, and of a request in flight by its reservation`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const failed = { id: taskId(2), subscription: STUDIO, state: 'failed', error: 'provider_rejected', isHeld: false, actualCost: 0, refundAmount: 100 }
+    t.match(await commanded(world, 'trace', taskId(2)), { said: { tasks: [failed], reservation: null }, exitCode: 0 })
+    t.match((await commanded(world, 'trace', taskId(4))).said, { tasks: [{ id: taskId(4), state: 'queued', isHeld: true, readyAt: Number, deliveries: [] }] })
+    t.match((await commanded(world, 'trace', 'request-1')).said, { tasks: [], reservation: { subscription: 'acme/code', keyId: 'key-2', at: NOW } })
+    t.match(await commanded(world, 'trace', 'request-2'), { said: { tasks: [], reservation: null }, exitCode: 1 }, 'a settled one is in no record')
+    t.match(await commanded(world, 'trace', taskId(9)), { said: { tasks: [], reservation: null }, exitCode: 1 })
+    // Made by requests of which one has an id of ours, by whose time its task is sought, and the other one of its client's.
+    const ours = taskId(1).replace('-8000-', '-9000-')
+    await within(world, async (store) => {
+      const [task] = (await store.scan('tasks', null, 1)).found
+      if (!task) throw new Error('there is no task')
+      for (const [n, requestId] of [[20, ours], [21, 'build-7']] as const) await store.createTask({ ...task, id: taskId(n), idempotency: null, requestId })
+    })
+    const found = async (...args: string[]) => ((await commanded(world, 'trace', ...args)).said as { tasks: { id: string }[] }).tasks.map(({ id }) => id)
+    t.same(await found(ours), [taskId(20)])
+    t.same(await found('build-7'), [])
+    t.same(await found('build-7', '--days', '100000'), [taskId(21)])
+    t.same(await found('build-7', '--days', '0'), [])
+  })
+
   t.test(`${place.name}: stuck tasks are the old open ones, with what they wait for; a running one is taken from its worker and queued again`, async (t) => {
     const world = await openWorld(t, place)
     if (world === null) return
@@ -182,7 +205,7 @@ t.test('a command with --yes changes nothing while the clock of this machine is 
 
 t.test('a wrong command line is refused with what it may be', async (t) => {
   const cases: [string, RegExp][] = [
-    ['tasks', /it may be one of usage, tasks stuck, tasks requeue, reseal, purge, backup check/],
+    ['tasks', /it may be one of usage, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
     ['tasks list', /one of usage/],
     ['usage acme', /usage without acme/],
     ['usage --yes', /usage without --yes/],

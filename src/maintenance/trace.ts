@@ -1,0 +1,140 @@
+/** `tollgate trace`: what the store knows of a request or a task. Reads only, and returns nothing of its content. */
+import type { Store } from '../backends/store/store.ts'
+import { holdOf } from '../domain/subscription/holds.ts'
+import type { Delivery, DeliveryAttempt, Task } from '../domain/task.ts'
+
+/** Times are epoch milliseconds, money is micro-units. */
+export type TaskStory = Pick<
+  Task,
+  | 'id'
+  | 'tenant'
+  | 'subscription'
+  | 'keyVersionId'
+  | 'requestId'
+  | 'verb'
+  | 'state'
+  | 'attempts'
+  | 'lostLeases'
+  | 'estimatedCost'
+  | 'actualCost'
+  | 'refundAmount'
+  | 'createdAt'
+  | 'startedAt'
+  | 'endedAt'
+> & {
+  /** Its money is still reserved in the plan. */
+  isHeld: boolean
+  /** End of the lease of its run; null when it does not run. */
+  leaseUntil: number | null
+  /** When a queued task may run; null in other states. */
+  readyAt: number | null
+  error: string | null
+  /** What was made; null until it completed. */
+  result: { contentType: string; bytes: number; expiresAt: number } | null
+  deliveries: DeliveryStory[]
+}
+
+/** Without the body, and without the address but its host: the tenant may have put a secret into it. */
+export type DeliveryStory = Pick<Delivery, 'event' | 'host' | 'state' | 'nextAttemptAt' | 'createdAt'> & {
+  attempts: Omit<DeliveryAttempt, 'responsePrefix'>[]
+}
+
+/** A coding request in flight. What is settled is in the totals of its plan, and in the log. */
+export type ReservationStory = { id: string; subscription: string; keyId: string; tokens: number; at: number }
+
+export type Story = { tasks: TaskStory[]; reservation: ReservationStory | null }
+
+const PAGE = 500
+/** A request of ours has the time of its beginning in its id; its task comes at the latest after a body of two minutes and a slow store. */
+const WINDOW_MS = { before: 60_000, after: 10 * 60_000 }
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/**
+ * The task, the tasks of the request, or the open reservation with this id. A request's tasks are sought around the time in its id, if that is a
+ * UUID v7, or among those from `since` on (epoch milliseconds) where that is given. Throws `Unavailable`.
+ */
+export async function traceOf(store: Store, id: string, since: number | null): Promise<Story> {
+  const tasks = UUID.test(id) ? await tasksFrom(store, id.slice(0, -1), `${id}0`, (task) => task.id === id) : []
+  if (tasks.length === 0) tasks.push(...(await tasksOfRequest(store, id, since)))
+  const reservation = tasks.length === 0 ? await reservationOf(store, id) : null
+  return { tasks: await Promise.all(tasks.map((task) => storyOf(store, task))), reservation }
+}
+
+async function tasksOfRequest(store: Store, id: string, since: number | null): Promise<Task[]> {
+  const isMaker = (task: Task) => task.requestId === id
+  if (since !== null) return tasksFrom(store, firstId(since), null, isMaker)
+  const at = timeOf(id)
+  return at === null ? [] : tasksFrom(store, firstId(at - WINDOW_MS.before), firstId(at + WINDOW_MS.after), isMaker)
+}
+
+/** The tasks with ids above `after` and below `before` that `matches`. */
+async function tasksFrom(store: Store, after: string, before: string | null, matches: (task: Task) => boolean): Promise<Task[]> {
+  const matching: Task[] = []
+  for (let next: string | null = after; next !== null;) {
+    const page: Awaited<ReturnType<typeof store.scan<'tasks'>>> = await store.scan('tasks', next, PAGE)
+    matching.push(...page.found.filter(matches))
+    next = page.next !== null && (before === null || page.next < before) ? page.next : null
+  }
+  return matching
+}
+
+/** The time of a UUID v7 (RFC 9562, section 5.7); null for any other id. */
+function timeOf(id: string): number | null {
+  return UUID.test(id) && id[14] === '7' ? parseInt(id.slice(0, 8) + id.slice(9, 13), 16) : null
+}
+
+/** No UUID v7 of that time or later comes before it. */
+function firstId(ms: number): string {
+  const time = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}`
+}
+
+async function reservationOf(store: Store, id: string): Promise<ReservationStory | null> {
+  for (let after = ''; ;) {
+    const records = await store.subscriptionsWith('reservations', after, PAGE)
+    for (const { id: subscription, coding } of records) {
+      const { keyId, tokens, at } = coding?.reservations[id] ?? {}
+      if (keyId !== undefined && tokens !== undefined && at !== undefined) return { id, subscription, keyId, tokens, at }
+    }
+    const last = records.at(-1)
+    if (records.length < PAGE || !last) return null
+    after = last.id
+  }
+}
+
+async function storyOf(store: Store, task: Task): Promise<TaskStory> {
+  const { id, tenant, subscription, keyVersionId, requestId, verb, state, attempts, lostLeases, outcome } = task
+  const { estimatedCost, actualCost, refundAmount, createdAt, startedAt, endedAt } = task
+  const hold = holdOf((await store.subscription(subscription))?.media?.holds, id)
+  return {
+    id,
+    tenant,
+    subscription,
+    keyVersionId,
+    ...(requestId === undefined ? {} : { requestId }),
+    verb,
+    state,
+    attempts,
+    lostLeases,
+    estimatedCost,
+    actualCost,
+    refundAmount,
+    createdAt,
+    startedAt,
+    endedAt,
+    isHeld: hold !== undefined,
+    leaseUntil: state === 'processing' ? task.sweepAt : null,
+    readyAt: state === 'queued' ? (hold?.readyAt ?? null) : null,
+    error: outcome?.outcome === 'failed' ? outcome.code : null,
+    result: outcome?.outcome === 'completed' ? resultOf(outcome.result) : null,
+    deliveries: (await store.deliveries(id)).map(deliveryStory),
+  }
+}
+
+function resultOf({ contentType, bytes, expiresAt }: NonNullable<TaskStory['result']>): TaskStory['result'] {
+  return { contentType, bytes, expiresAt }
+}
+
+function deliveryStory({ event, host, state, nextAttemptAt, createdAt, attempts }: Delivery): DeliveryStory {
+  return { event, host, state, nextAttemptAt, createdAt, attempts: attempts.map(({ responsePrefix: _theirs, ...attempt }) => attempt) }
+}
