@@ -17,7 +17,7 @@ type Side = { name: string; kind: string; of: Pick<Workload, 'bytes' | 'expected
 /** All programs keep running. Each round measures each program once per kind of request that it serves, in alternating order. */
 export async function coding(stage: Stage, { rounds, seconds, workloads, against }: Choice): Promise<Table> {
   const model = await stage.model()
-  const [bare, minimal] = [await stage.passthrough(model), await stage.minimal(model)]
+  const bare = await stage.passthrough(model)
   const gateways: { name: string; upstream: Workload['upstream']; process: Process; key: string }[] = []
   for (const upstream of ['both', 'chat'] as const) {
     for (const [name, root] of [['Tollgate', null], ...(against === null ? [] : [['Tollgate of the other checkout', against] as const])] as const) {
@@ -29,7 +29,6 @@ export async function coding(stage: Stage, { rounds, seconds, workloads, against
     const side = (name: string, process: Process, key = '', request: Side['of'] = of): Side => ({ name, kind: of.name, of: request, process, key, measured: [] })
     return [
       side('pass-through', bare, '', of.compared),
-      ...(of === WORKLOADS[0] ? [side('hand-written minimum', minimal)] : []),
       ...gateways.filter(({ upstream }) => upstream === of.upstream).map(({ name, process, key }) => side(name, process, key)),
     ]
   })
@@ -40,7 +39,7 @@ export async function coding(stage: Stage, { rounds, seconds, workloads, against
       for (const side of order) side.measured.push(await burst(side, seconds * 1000))
     }
   }
-  for (const process of [bare, minimal, ...gateways.map((gateway) => gateway.process), model]) await process.stop()
+  for (const process of [bare, ...gateways.map((gateway) => gateway.process), model]) await process.stop()
   return {
     title: 'Coding requests, as fast as 32 clients can',
     head: ['', 'requests', 'relative to the pass-through', 'by round', 'CPU per request', 'CPU ratio', 'by round'],

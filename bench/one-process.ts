@@ -1,12 +1,12 @@
 /**
  * Processor time and memory of a coding request in Tollgate and in the bare pass-through, for a machine that is busy with other work: both run in this process, another checkout beside them,
- * and take turns of a fixed number of requests, after a fixed number to warm up. The model and the clients are threads, which do not count.
+ * and take turns of a fixed number of requests, after a fixed number to warm up. The model and the clients are threads, which do not count. At the end it counts the promises and files of a request.
  * `node bench/one-process.ts --workloads JSON --against ../other-checkout`
  */
 import { openSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { Worker } from 'node:worker_threads'
@@ -18,6 +18,7 @@ import type * as Backends from '../src/bootstrap/open-backends.ts'
 import type * as Settings from '../src/config/config.ts'
 import type { Burst } from './client-thread.ts'
 import { WORKLOADS, type Workload } from './coding-workloads.ts'
+import { countFiles, countPromises } from './counts.ts'
 import { coding, tenant } from './manifests.ts'
 import { watchHeap, type Heaped } from './heap.ts'
 import { freePort } from './processes.ts'
@@ -27,7 +28,8 @@ import { markdown } from './table.ts'
 /** `all`: with the threads of the store, of the compiler and of the collector. */
 type Taken = { main: number; all: number }
 type Measured = Taken & Heaped
-type Side = { name: string; url: string; key: string; wire: Workload['upstream'] | null; taken: Measured[]; close(): Promise<void> }
+/** `root`: the checkout that it runs; null for the pass-through. */
+type Side = { name: string; root: string | null; url: string; key: string; wire: Workload['upstream'] | null; taken: Measured[]; close(): Promise<void> }
 
 const { values } = parseArgs({
   options: {
@@ -51,8 +53,8 @@ await eventually(() => fetch(modelUrl).then(({ ok }) => ok))
 
 const sides = [await passthrough()]
 for (const wire of new Set(kinds.map(({ upstream }) => upstream))) {
-  sides.push(await tollgate('Tollgate', join(import.meta.dirname, '..'), wire))
-  if (values.against !== undefined) sides.push(await tollgate('the other checkout', values.against, wire))
+  sides.push(await tollgate('Tollgate', resolve(import.meta.dirname, '..'), wire))
+  if (values.against !== undefined) sides.push(await tollgate('the other checkout', resolve(values.against), wire))
 }
 for (const kind of kinds) process.stdout.write(`${await measure(kind)}\n`)
 for (const { close } of sides) await close()
@@ -66,15 +68,23 @@ async function measure(kind: Workload): Promise<string> {
   for (let round = 0; round < Number(values.rounds); round++) {
     for (const side of round % 2 === 0 ? measured : measured.toReversed()) side.taken.push(await burst(side, kind))
   }
+  const counted = new Map<Side, string[]>()
+  for (const side of measured) counted.set(side, await counts(side, kind))
   const [bare] = measured
   const typical = ({ taken }: Side, of: keyof Measured): number => median(taken.map((one) => one[of]))
   const rows = measured.map((side) => [
     side.name,
     ...(['main', 'all'] as const).flatMap((threads) => [`${typical(side, threads).toFixed(0)} µs`, (typical(bare ?? side, threads) / typical(side, threads)).toFixed(2)]),
     ...(['allocated', 'promoted'] as const).map((of) => `${(typical(side, of) / 1024).toFixed(1)} KB`),
+    ...(counted.get(side) ?? []),
   ])
   const title = `${kind.name}: a request over ${values.connections} connections, median of ${values.rounds} rounds of ${values.requests}`
-  return markdown({ title, head: ['', 'main thread', 'ratio', 'all threads', 'ratio', 'heap', 'promoted'], rows })
+  return markdown({ title, head: ['', 'main thread', 'ratio', 'all threads', 'ratio', 'heap', 'promoted', 'promises', 'files'], rows })
+}
+
+async function counts(side: Side, kind: Workload): Promise<string[]> {
+  const promises = await countPromises(count, () => burst(side, kind))
+  return [promises.toFixed(1), side.root === null ? '' : String(await countFiles(side.root, count, () => burst(side, kind)))]
 }
 
 async function burst({ url, key, wire }: Side, { name }: Workload): Promise<Measured> {
@@ -103,7 +113,7 @@ async function passthrough(): Promise<Side> {
   const port = await freePort()
   Object.assign(process.env, { MODEL_URL: modelUrl, PORT: String(port) })
   await import('./passthrough.ts')
-  return { name: 'pass-through', url: `http://127.0.0.1:${port}`, key: '', wire: null, taken: [], close: async () => {} }
+  return { name: 'pass-through', root: null, url: `http://127.0.0.1:${port}`, key: '', wire: null, taken: [], close: async () => {} }
 }
 
 /** The program of a checkout, over embedded backends in a folder of its own; its log goes to a file. */
@@ -124,7 +134,7 @@ async function tollgate(name: string, root: string, wire: Workload['upstream']):
   const app = buildApp(surroundings, backends)
   const url = await app.listen({ host: '127.0.0.1', port: 0 })
   const key = await eventually(() => readFile(join(home, 'data/secrets', tenant(0), 'key/api-key'), 'utf8'))
-  return { name, url, key, wire, taken: [], close: () => app.close().then(() => backends.close()) }
+  return { name, root, url, key, wire, taken: [], close: () => app.close().then(() => backends.close()) }
 }
 
 async function eventually<T>(attempt: () => Promise<T>): Promise<T> {

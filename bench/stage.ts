@@ -1,4 +1,4 @@
-/** Programs of the benchmarks: the fake model, the pass-through, the hand-written minimum, and Tollgate. */
+/** Programs of the benchmarks: the fake model, the pass-through, and Tollgate. */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,8 +12,6 @@ export type Stage = {
   /** Each program is a separate process; `close` stops those that still run. */
   model(): Promise<Process>
   passthrough(model: Process): Promise<Process>
-  /** The hand-written minimal gateway. */
-  minimal(model: Process): Promise<Process>
   /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1), `wire` what the model is declared to speak (chat), `root` another checkout to run. */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number; wire?: 'chat' | 'both'; root?: string | null }): Promise<Process>
   /** Tollgate with so many Media plans, the no-op engine and webhooks to loopback; `slots` is WORKER_SLOTS, `plugin` another file with an engine of that type. */
@@ -60,7 +58,6 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     folder,
     model: () => run({ name: 'model', script: 'bench/model.ts', env: {}, ready: answersRoot, core: 1 }),
     passthrough: (model) => run({ name: 'passthrough', script: 'bench/passthrough.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
-    minimal: (model) => run({ name: 'minimal', script: 'bench/minimal-handler.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
     async tollgate(name, model, { flags = [], plans = 1, wire = 'chat', root = null } = {}) {
       await declare(name, coding(plans, model.url, wire))
       return run({ name, script: 'bin/tollgate.mjs', root, flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })

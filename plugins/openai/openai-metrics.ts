@@ -1,26 +1,12 @@
 /** Metrics of coding requests (time to first token, gateway overhead) and of upstreams (attempts, retries, breaker state). */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
-import type { Usage } from '../../src/domain/token-windows.ts'
-import type { Settlement } from '../../src/upstream/usage/reservation.ts'
-import type { WireName } from '../../src/upstream/wires/wire.ts'
-
-export type OpenaiMetrics = {
-  /** From the request to the first attempt at an upstream. */
-  overhead(wire: WireName, ms: number): void
-  firstToken(wire: WireName, ms: number): void
-  /** `tokens` of output arrived within `ms` of the first one. */
-  interToken(wire: WireName, tokens: number, ms: number): void
-  /** The estimates of an answer whose upstream reported its usage. */
-  estimated(estimate: Usage, reported: Usage): void
-  /** The client left before the end of a stream. `estimate`: of what was seen. */
-  leftEarly(settlement: Settlement, estimate: Usage): void
-}
+import type { ExchangeMetrics } from '../../src/upstream/exchange/exchange.ts'
 
 const STATES = ['closed', 'half_open', 'open'] as const
 
 /** Registers the metrics; the state of each upstream is read at a scrape. */
-export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiMetrics {
+export function openaiMetrics(registry: Registry, upstreams: Upstreams): ExchangeMetrics {
   const registers = [registry]
   const first = new Histogram({
     name: 'tollgate_coding_time_to_first_token_seconds',
@@ -87,7 +73,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   }
 }
 
-function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
+function estimateMetric(registry: Registry): ExchangeMetrics['estimated'] {
   const ratios = new Histogram({
     name: 'tollgate_coding_estimate_ratio',
     help: 'Estimated over reported tokens of a request whose upstream reported its usage. Reservations and charges without a report depend on the estimates.',
@@ -101,7 +87,7 @@ function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
   }
 }
 
-function earlyMetric(registry: Registry): OpenaiMetrics['leftEarly'] {
+function earlyMetric(registry: Registry): ExchangeMetrics['leftEarly'] {
   const tokens = new Counter({
     name: 'tollgate_coding_early_output_tokens_total',
     help: 'Output tokens of streams whose client left before their end: seen, and charged by the report of an upstream that was read on or by the estimate of one that was cut off.',

@@ -2,6 +2,7 @@
  * Traces: the one interface by which the program makes spans, at a few places and by hand. Off by default, and then every call is a plain call of its work.
  * `opentelemetry.ts` is the implementation; nothing else imports OpenTelemetry (`docs/tracing.md`).
  */
+import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** By the semantic conventions of OpenTelemetry. Undefined members are left out. Never a prompt, a key or an address that a tenant gave. */
 export type Attributes = Record<string, string | number | boolean | undefined>
@@ -79,6 +80,13 @@ async function tracedBy<T>(by: Tracer, name: string, options: SpanOptions, work:
   } finally {
     span.end()
   }
+}
+
+const plainly = <T>(work: () => T): T => work()
+
+/** Returns what runs later work with the span that is current now, for callbacks of what other requests share, such as connections. */
+export function keepCurrent(): <T>(work: () => T) => T {
+  return tracer === null ? plainly : AsyncLocalStorage.snapshot()
 }
 
 /** The current span as a `traceparent`; null when there is none. */

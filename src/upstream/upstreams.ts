@@ -5,12 +5,11 @@
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { watchFile } from '../concurrency/watched-file.ts'
-import type { Cancellation } from './cancellation.ts'
-import type { UpstreamAnswer } from './http/upstream-answer.ts'
+import type { AnswerSource } from './http/answer.ts'
 import type { Upstream } from './http/connection-pool.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
 import { candidatesFor, wiresFor } from './selection/load-balancing.ts'
-import { callWithFailover, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
+import { FailoverCall, type CallSink, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
 import { openActiveUpstreams } from './active-upstreams.ts'
 import { parseUpstreams, UpstreamsFileError } from './upstreams-file.ts'
 import type { UpstreamCall, WireName } from './wires/wire.ts'
@@ -22,10 +21,10 @@ export type Upstreams = {
   wiresFor(wire: WireName): readonly WireName[]
   /**
    * Sends a call, over any of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
-   * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the reason of the
-   * cancellation. `log` has the fields of the request.
+   * `retry` allows. The sink gets `answered` and then the answer, or `failed`: with `server_overloaded` when none answered, with a 4xx failure when
+   * the request is at fault. After `abort` it is not called any more. `log` has the fields of the request.
    */
-  open(call: UpstreamCall, cancellation: Cancellation, log?: UpstreamLog): Promise<UpstreamAnswer>
+  send(call: UpstreamCall, sink: CallSink, log: UpstreamLog): AnswerSource
   /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
@@ -65,7 +64,7 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   const { file, env, log, now = Date.now, random = Math.random, backOffMs = 100, pollMs = 1000 } = options
   const active = openActiveUpstreams(log)
   let observer: (event: UpstreamEvent) => void = () => {}
-  const context = { log, now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
+  const context = { now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
 
   let derived = derivedFrom(active.all())
   /** Computed once per change of the file, not per request. */
@@ -92,8 +91,11 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
 
   return {
     wiresFor: (wire) => current().wires[wire],
-    open: (call, cancellation, log = context.log) =>
-      callWithFailover(candidatesFor(call, active.all(), random), cancellation, { ...context, log }),
+    send(call, sink, log) {
+      const sent = new FailoverCall(candidatesFor(call, active.all(), random), sink, context, log)
+      sent.start()
+      return sent
+    },
     allowed: () => current().allowed,
     contextWindow() {
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])

@@ -3,29 +3,45 @@ import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
-import { streamReader } from '../../src/upstream/http/stream-reader.ts'
+import type { Dispatcher } from 'undici'
+import { Attempt } from '../../src/upstream/http/attempt.ts'
+import type { Upstream } from '../../src/upstream/http/connection-pool.ts'
 import { openChatStream } from '../../src/upstream/wires/chat/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
+import type { UpstreamCall } from '../../src/upstream/wires/wire.ts'
 import type { UpstreamEvent } from '../../src/upstream/selection/retry-and-failover.ts'
 import { chatStream, completion } from '../fakes/upstream-wire.ts'
 import { chat, openGateway } from './gateway.ts'
 
 t.test('a stream whose body has ended leaves no timer behind', async (t) => {
+  let now = performance.now()
   mock.timers.enable({ apis: ['setTimeout'] })
-  t.teardown(() => mock.timers.reset())
-  const aborts: Error[] = []
-  const control = { pause() {}, resume() {}, resolve() {}, reject: (error: Error) => t.fail(error.message), abort: (reason: Error) => aborts.push(reason) }
+  mock.method(performance, 'now', () => now)
+  t.teardown(() => mock.reset())
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, now: 1 }) } as unknown as UpstreamCall
   const read = (end: boolean) => {
-    const stream = openChatStream({ ids: openIds([Buffer.alloc(48, 1)])('acme/first'), includeUsage: false, now: 1 })
-    const reader = streamReader(stream, control as unknown as Parameters<typeof streamReader>[1])
-    reader.data(Buffer.from(chatStream('a').join('')))
-    if (end) reader.ended(null)
+    const aborts: Error[] = []
+    const told: string[] = []
+    const controller = { rawHeaders: null, pause() {}, resume() {}, abort: (reason: Error) => void aborts.push(reason) } as unknown as Dispatcher.DispatchController
+    const pool = {
+      dispatch(_options: unknown, attempt: Attempt) {
+        attempt.onRequestStart(controller)
+        attempt.onResponseStart(controller, 200, {})
+        attempt.onResponseData(controller, Buffer.from(chatStream('a').join('')))
+        if (end) attempt.onResponseEnd()
+      },
+    }
+    const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => ({ path: '/', headers: [] }), pool } as unknown as Upstream
+    const sink = { bytes() {}, ended: (failure: unknown) => void told.push(failure === null ? 'ended' : 'failed') }
+    new Attempt(upstream, call, sink, { answered: () => void told.push('answered'), failed: (error) => t.fail(error.message) }).send('pool', '{}')
+    now += 60_000
     mock.timers.tick(60_000)
+    t.same(told, ['answered', 'ended'])
+    return aborts
   }
-  read(true)
-  t.equal(aborts.length, 0, 'the body ended: nothing fires later')
-  read(false)
-  t.equal(aborts.length, 1, 'the body did not end: its connection is closed')
+  t.equal(read(true).length, 0, 'the body ended: nothing fires later')
+  t.equal(read(false).length, 1, 'the body did not end: its connection is closed')
 })
 
 const ANSWERS = [

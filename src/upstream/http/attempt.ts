@@ -1,106 +1,202 @@
-/** One attempt at one upstream: an HTTP request up to the first bytes of its answer. Until then it can be retried; afterwards it cannot. */
+/** One attempt at one upstream: an HTTP request and its response. Until the answer begins it can be retried; afterwards it cannot. */
 import type { Dispatcher } from 'undici'
-import type { Cancellation } from '../cancellation.ts'
-import type { UpstreamCall } from '../wires/wire.ts'
+import { overloaded } from '../sse/stream-rewriter.ts'
+import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
+import { AttemptError, type AnswerSink, type AnswerSource } from './answer.ts'
 import type { Connections, RequestHead, Upstream } from './connection-pool.ts'
-import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
-import { openResponseTimer, type ResponseTimeouts } from './response-timeouts.ts'
-import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
+import { openDeadline } from './deadlines.ts'
+import { readerFor, type ErrorReader } from './response-reader.ts'
+
+/** How an attempt turned out; one of both is called, once. */
+export type AttemptOutcome = {
+  /** The answer has begun: it has something for the client, or is complete. Its text follows to the sink. */
+  answered(answer: StreamRewriter): void
+  /** With a `Failure` when the request is at fault, with an `AttemptError` when the upstream is. The connection is closed. */
+  failed(error: Error): void
+}
+
+/** An upstream exceeded one of its timeouts. */
+class UpstreamTimeout extends Error {}
 
 /** A larger body, and that of a stream, is sent as an iterable, which is empty once it is sent; undici keeps a buffer until the response has ended. */
 const LARGE_BODY_BYTES = 16 * 1024
+/** Time for an upstream to end the body after its terminal event, so that its connection can be reused. */
+const BODY_END_MS = 1000
 
-/**
- * Sends the call. Resolves with the first bytes of a stream or with a whole JSON answer. Rejects with a `Failure` when the request is at
- * fault, with an `AttemptError` when the upstream is, and with the reason of the cancellation when it comes before that. Timeouts, and a pause of the reader, hold for the whole response.
- */
-export function attempt(
-  upstream: Upstream,
-  connections: Connections,
-  call: UpstreamCall,
-  body: string | Buffer[],
-  cancellation: Cancellation,
-): Promise<UpstreamAnswer> {
-  const { promise, resolve, reject } = Promise.withResolvers<UpstreamAnswer>()
-  let controller: Dispatcher.DispatchController | null = null
-  let reader: ResponseReader | null = null
-  let isSettled = false
-  let hasEnded = false
-  // The call holds the whole request: it is released once an answer has begun, only the rewriter stays.
-  let pending: UpstreamCall | null = call
-  const timer = openResponseTimer(timeoutsOf(upstream, call), abort)
+const NOBODY: AnswerSink & AttemptOutcome = { bytes() {}, ended() {}, answered() {}, failed() {} }
 
-  function settle(): void {
-    isSettled = true
-    cancellation.listener = null
+/** A class, because it lives as long as its answer: what it needs no longer is a field that is cleared, where a closure would keep it. */
+export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
+  readonly #upstream: Upstream
+  #sink: AnswerSink
+  #outcome: AttemptOutcome
+  /** Null once the response has begun: it holds the whole request. */
+  #call: UpstreamCall | null
+  readonly #deadline = openDeadline(() => this.#expired())
+  readonly #firstByteMs: number
+  readonly #idleMs: number
+  #controller: Dispatcher.DispatchController | null = null
+  #reader: StreamRewriter | ErrorReader | null = null
+  /** `told`: the sink knows the end, or has aborted. */
+  #state: 'waiting' | 'answering' | 'told' = 'waiting'
+  /** The response has ended, or is not read any more. */
+  #isClosed = false
+  #isPaused = false
+  #hasBytes = false
+
+  constructor(upstream: Upstream, call: UpstreamCall, sink: AnswerSink, outcome: AttemptOutcome) {
+    this.#upstream = upstream
+    this.#call = call
+    this.#sink = sink
+    this.#outcome = outcome
+    const { firstByteMs, idleMs } = upstream.settings.timeouts
+    // A JSON answer arrives whole: its first byte takes as long as all of it.
+    this.#firstByteMs = call.stream ? firstByteMs : Math.max(firstByteMs, idleMs)
+    this.#idleMs = idleMs
   }
 
-  function end(error: Error | null): void {
-    if (hasEnded) return
-    hasEnded = true
-    timer.stop()
-    if (!isSettled && cancellation.reason) control.reject(cancellation.reason)
-    else if (reader) reader.ended(error)
-    else control.reject(new AttemptError('no response', 0, error))
+  /** Sends the call with this body. Timeouts hold for the whole response; time in which it is paused does not count. */
+  send(connections: Connections, body: string | Buffer[]): void {
+    const { head } = this.#upstream
+    if (!this.#call) return
+    this.#deadline.move(this.#firstByteMs)
+    this.#upstream[connections].dispatch(optionsOf(head(this.#call), body, this.#call.stream), this)
   }
 
-  /** Ends it at once, unless it has ended. */
-  function abort(reason: Error): void {
-    if (hasEnded) return
-    end(reason)
-    controller?.abort(reason)
+  pause(): void {
+    if (this.#isClosed) return
+    this.#isPaused = true
+    this.#deadline.clear()
+    this.#controller?.pause()
   }
 
-  const control: AttemptControl = {
-    resolve(answer) {
-      settle()
-      resolve(answer)
-    },
-    reject(error) {
-      settle()
-      reject(error)
-      abort(error)
-    },
-    pause() {
-      if (hasEnded) return
-      timer.pause()
-      controller?.pause()
-    },
-    resume() {
-      if (hasEnded) return
-      timer.resume()
-      controller?.resume()
-    },
-    abort,
+  resume(): void {
+    if (this.#isClosed || !this.#isPaused) return
+    this.#isPaused = false
+    this.#deadline.move(this.#state === 'told' ? BODY_END_MS : this.#hasBytes ? this.#idleMs : this.#firstByteMs)
+    this.#controller?.resume()
   }
-  cancellation.listener = abort
-  upstream[connections].dispatch(optionsOf(upstream.head(call), body, call.stream), {
-    onRequestStart(started) {
-      controller = started
-      // Aborted while it was queued for a connection.
-      if (hasEnded) started.abort(new Error('aborted'))
-    },
-    onResponseStart(started, status, headers) {
-      // A buffer for each name and value, which undici would keep as long.
-      started.rawHeaders = null
-      if (hasEnded || status < 200 || !pending) return
-      reader = readerFor(status, headers, pending, control, upstream.templates)
-      pending = null
-    },
-    onResponseData(_controller, chunk) {
-      if (hasEnded) return
-      timer.received()
-      reader?.data(chunk)
-    },
-    onResponseEnd: () => end(null),
-    onResponseError: (_controller, error) => end(error),
-  })
-  return promise
-}
 
-/** A JSON answer arrives whole: its first byte takes as long as all of it. */
-function timeoutsOf({ settings: { timeouts } }: Upstream, { stream }: UpstreamCall): ResponseTimeouts {
-  return stream ? timeouts : { firstByteMs: Math.max(timeouts.firstByteMs, timeouts.idleMs), idleMs: timeouts.idleMs }
+  abort(): void {
+    this.#release()
+    this.#close(new Error('the answer is not needed any more'))
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller
+    // Aborted while it was queued for a connection.
+    if (this.#isClosed) controller.abort(new Error('aborted'))
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: Record<string, string | string[] | undefined>): void {
+    // A buffer for each name and value, which undici would keep as long.
+    controller.rawHeaders = null
+    const call = this.#call
+    if (this.#isClosed || status < 200 || !call) return
+    this.#call = null
+    try {
+      this.#reader = readerFor(status, headers, call, this.#upstream.templates)
+    } catch (error) {
+      this.#fail(error as Error)
+    }
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#isClosed || this.#state === 'told' || !this.#reader) return
+    this.#hasBytes = true
+    if (!this.#isPaused) this.#deadline.move(this.#idleMs)
+    const read = this.#reader.push(chunk)
+    if (typeof read === 'string') this.#deliver(this.#reader as StreamRewriter, read)
+    else if (!read) this.#fail((this.#reader as ErrorReader).end())
+  }
+
+  onResponseEnd(): void {
+    if (this.#isClosed) return
+    this.#over()
+    if (this.#state === 'told') return
+    if (!this.#reader) this.#fail(new AttemptError('no response', 0))
+    else {
+      const read = this.#reader.end()
+      if (typeof read === 'string') this.#deliver(this.#reader as StreamRewriter, read)
+      else this.#fail(read)
+    }
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#isClosed) return
+    this.#over()
+    this.#break(error)
+  }
+
+  #deliver(answer: StreamRewriter, text: string): void {
+    const phase = answer.phase()
+    if (this.#state === 'waiting') {
+      if (phase.name === 'broken') {
+        const { failure } = phase
+        return this.#fail(failure.status < 500 ? failure : new AttemptError('the answer broke before it began', 200, failure.facts.cause))
+      }
+      if (text === '' && phase.name === 'open') return
+      this.#state = 'answering'
+      this.#outcome.answered(answer)
+    }
+    if (text !== '') this.#sink.bytes(text)
+    if (phase.name === 'open' || this.#isTold()) return
+    const sink = this.#sink
+    this.#release()
+    sink.ended(phase.name === 'broken' ? phase.failure : null)
+    if (phase.name === 'done' && phase.cutsOff) this.#close(new Error('the answer is complete'))
+    else if (!this.#isClosed && !this.#isPaused) this.#deadline.move(BODY_END_MS)
+  }
+
+  /** A method, because the sink may have aborted meanwhile. */
+  #isTold(): boolean {
+    return this.#state === 'told'
+  }
+
+  #expired(): void {
+    if (this.#state === 'told') return this.#close(new Error('the answer is complete'))
+    const reason = new UpstreamTimeout(
+      this.#hasBytes ? `idle timeout after ${this.#idleMs} ms` : `first-byte timeout after ${this.#firstByteMs} ms`,
+    )
+    this.#close(reason)
+    this.#break(reason)
+  }
+
+  /** The connection broke. */
+  #break(error: Error): void {
+    if (this.#state === 'waiting')
+      this.#fail(this.#reader ? new AttemptError('response cut off', 200, error) : new AttemptError('no response', 0, error))
+    else if (this.#state === 'answering') {
+      const sink = this.#sink
+      this.#release()
+      sink.ended(overloaded('stream cut off', error))
+    }
+  }
+
+  #fail(error: Error): void {
+    const outcome = this.#outcome
+    this.#release()
+    this.#close(error)
+    outcome.failed(error)
+  }
+
+  #close(reason: Error): void {
+    if (this.#isClosed) return
+    this.#over()
+    this.#controller?.abort(reason)
+  }
+
+  #over(): void {
+    this.#isClosed = true
+    this.#deadline.clear()
+  }
+
+  /** undici keeps what it called until the next request on the connection. */
+  #release(): void {
+    this.#state = 'told'
+    this.#sink = this.#outcome = NOBODY
+    this.#reader = null
+  }
 }
 
 function optionsOf({ path, headers }: RequestHead, body: string | Buffer[], isStream: boolean): Dispatcher.DispatchOptions {

@@ -3,13 +3,12 @@
  * when all have failed.
  */
 import { Failure, overLimit } from '../../domain/errors.ts'
-import { traced, type SpanOptions } from '../../tracing/tracing.ts'
-import type { Cancellation } from '../cancellation.ts'
-import { attempt } from '../http/attempt.ts'
+import { isTracing, keepCurrent, startSpan, type Span, type SpanOptions } from '../../tracing/tracing.ts'
+import { AttemptError, type AnswerSink, type AnswerSource } from '../http/answer.ts'
+import { Attempt, type AttemptOutcome } from '../http/attempt.ts'
 import type { Connections, Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
-import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
-import type { UpstreamCall, WireName } from '../wires/wire.ts'
+import type { StreamRewriter, UpstreamCall, WireName } from '../wires/wire.ts'
 
 export type UpstreamLog = {
   info(facts: object, message: string): void
@@ -26,7 +25,6 @@ export type UpstreamEvent =
   | { event: 'retry'; upstream: string; wire: WireName }
 
 export type FailoverContext = {
-  log: UpstreamLog
   /** Epoch milliseconds. */
   now: () => number
   /** In [0, 1). */
@@ -43,39 +41,140 @@ const RETRY_AFTER_SECONDS = { min: 2, max: 30 }
 /** Statuses that fail over to the next upstream without a retry: another attempt cannot fix our key, its balance, our path or model. */
 const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
 
-/**
- * Tries the candidates in order and resolves with the first answer. Rejects with `server_overloaded` when all failed, with a 4xx failure
- * when the request is at fault, or with the reason of the cancellation.
- */
-export async function callWithFailover(
-  candidates: Candidate[],
-  cancellation: Cancellation,
-  context: FailoverContext,
-): Promise<UpstreamAnswer> {
-  const errors: Error[] = []
-  for (const candidate of candidates) {
-    const { name, retry } = candidate.upstream.settings
-    for (let n = 1; ; n++) {
-      if (!candidate.upstream.breaker.admit(context.now())) {
-        errors.push(new Error(`the circuit breaker of ${name} is open`))
-        break
+/** What is told of a call. */
+export type CallSink = AnswerSink & AttemptOutcome
+
+/** Sends a call to the candidates in order, until one answers. */
+export class FailoverCall implements AnswerSource {
+  /** Empty once one has answered: they hold the whole request. */
+  #candidates: Candidate[]
+  readonly #sink: CallSink
+  readonly #context: FailoverContext
+  readonly #log: UpstreamLog
+  #position = 0
+  /** Attempts at the candidate. */
+  #tries = 0
+  #attempt: Attempt | null = null
+  /** While an attempt is underway that the breaker let pass and that has no outcome. */
+  #startedAt: number | null = null
+  readonly #within = keepCurrent()
+  #span: Span | null = null
+  #backOff: NodeJS.Timeout | null = null
+  #isAborted = false
+  readonly #errors: Error[] = []
+
+  /** The sink is called as described at `Upstreams.send`, perhaps before `start` returns. */
+  constructor(candidates: Candidate[], sink: CallSink, context: FailoverContext, log: UpstreamLog) {
+    this.#candidates = candidates
+    this.#sink = sink
+    this.#context = context
+    this.#log = log
+  }
+
+  /** The next attempt: at this candidate, or at the next one whose breaker lets it pass. */
+  start(): void {
+    for (; this.#position < this.#candidates.length; this.#position++, this.#tries = 0) {
+      const candidate = this.#candidates[this.#position] as Candidate
+      if (candidate.upstream.breaker.admit(this.#context.now())) {
+        this.#tries++
+        this.#startedAt = this.#context.now()
+        return this.#send(candidate, 'pool')
       }
-      try {
-        return await attemptOnce(candidate, cancellation, context)
-      } catch (error) {
-        if (cancellation.reason || error instanceof Failure) throw error
-        const failed = error as AttemptError
-        const backOffMs = Math.max(failed.retryAfterMs ?? 0, context.backOffMs * 2 ** (n - 1) * (0.5 + context.random() / 2))
-        if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) {
-          errors.push(failed)
-          break
-        }
-        context.emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
-        await delay(backOffMs, cancellation)
-      }
+      this.#errors.push(new Error(`the circuit breaker of ${candidate.upstream.settings.name} is open`))
+    }
+    this.#sink.failed(allFailed(this.#candidates, this.#errors, this.#context.now()))
+  }
+
+  pause(): void {
+    this.#attempt?.pause()
+  }
+
+  resume(): void {
+    this.#attempt?.resume()
+  }
+
+  abort(): void {
+    this.#isAborted = true
+    if (this.#backOff) clearTimeout(this.#backOff)
+    this.#attempt?.abort()
+    const candidate = this.#candidates[this.#position]
+    if (this.#startedAt === null || !candidate) return
+    candidate.upstream.breaker.cancelled()
+    this.#report(candidate, 'abandoned')
+  }
+
+  #send(candidate: Candidate, connections: Connections): void {
+    try {
+      const { call, upstream } = candidate
+      const pieces = call.pieces(upstream.target)
+      if (pieces === null) return this.#dispatch(candidate, connections, call.body(upstream.target))
+      pieces.then(
+        (body) => this.#dispatch(candidate, connections, body),
+        (error: Error) => this.#failed(candidate, connections, error),
+      )
+    } catch (error) {
+      this.#failed(candidate, connections, error as Error)
     }
   }
-  throw allFailed(candidates, errors, context.now())
+
+  #dispatch(candidate: Candidate, connections: Connections, body: string | Buffer[]): void {
+    if (this.#isAborted) return
+    const attempt = new Attempt(candidate.upstream, candidate.call, this.#sink, {
+      answered: (answer) => this.#answered(candidate, answer),
+      failed: (error) => this.#failed(candidate, connections, error),
+    })
+    this.#attempt = attempt
+    if (!isTracing()) return attempt.send(connections, body)
+    this.#within(() => {
+      this.#span = startSpan('upstream attempt', attemptSpan(candidate.upstream.settings, candidate.call))
+      this.#span.run(() => attempt.send(connections, body))
+    })
+  }
+
+  #answered(candidate: Candidate, answer: StreamRewriter): void {
+    candidate.upstream.breaker.succeeded()
+    this.#report(candidate, 'answered')
+    this.#candidates = []
+    this.#sink.answered(answer)
+  }
+
+  /** When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
+  #failed(candidate: Candidate, connections: Connections, error: Error): void {
+    if (this.#isAborted) return
+    const { name, retry } = candidate.upstream.settings
+    const { emit, random, backOffMs: firstMs } = this.#context
+    if (connections === 'pool' && error instanceof AttemptError && error.onIdleConnection) {
+      this.#endSpan(error)
+      emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
+      return this.#send(candidate, 'unpooled')
+    }
+    this.#report(candidate, failedOutcome(error, candidate, this.#context.now, this.#log), error)
+    if (error instanceof Failure) return this.#sink.failed(error)
+    const { status = 0, retryAfterMs = null } = error instanceof AttemptError ? error : {}
+    const backOffMs = Math.max(retryAfterMs ?? 0, firstMs * 2 ** (this.#tries - 1) * (0.5 + random() / 2))
+    if (this.#tries >= retry.attempts || FAILOVER_STATUSES.includes(status) || backOffMs > MAX_BACK_OFF_MS) {
+      this.#errors.push(error)
+      this.#position++
+      this.#tries = 0
+      return this.start()
+    }
+    emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
+    this.#backOff = setTimeout(() => this.start(), backOffMs)
+  }
+
+  /** The outcome of the attempt that is underway. */
+  #report({ upstream, call }: Candidate, outcome: Outcome, error?: Error): void {
+    const durationMs = this.#context.now() - (this.#startedAt ?? 0)
+    this.#startedAt = null
+    this.#endSpan(error ?? (outcome === 'abandoned' ? outcome : null))
+    this.#context.emit({ event: 'attempt', upstream: upstream.settings.name, wire: call.wire, outcome, durationMs })
+  }
+
+  #endSpan(error: unknown): void {
+    if (error !== null) this.#span?.fail(error)
+    this.#span?.end()
+    this.#span = null
+  }
 }
 
 function allFailed(candidates: Candidate[], errors: Error[], now: number): Failure {
@@ -84,49 +183,8 @@ function allFailed(candidates: Candidate[], errors: Error[], now: number): Failu
   return overLimit('upstreams', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
 }
 
-/**
- * One attempt, reported to the breaker, the log and the metrics. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt.
- */
-async function attemptOnce(candidate: Candidate, cancellation: Cancellation, context: FailoverContext): Promise<UpstreamAnswer> {
-  const { upstream, call } = candidate
-  const startedAt = context.now()
-  const report = (outcome: Outcome) =>
-    context.emit({ event: 'attempt', upstream: upstream.settings.name, wire: call.wire, outcome, durationMs: context.now() - startedAt })
-  for (let connections: Connections = 'pool'; ; connections = 'unpooled') {
-    try {
-      const pieces = call.pieces(upstream.target)
-      const body = pieces ? await pieces : call.body(upstream.target)
-      if (cancellation.reason) throw cancellation.reason
-      const answer = await traced(
-        'upstream attempt',
-        () => attemptSpan(upstream.settings, call),
-        () => attempt(upstream, connections, call, body, cancellation),
-      )
-      upstream.breaker.succeeded()
-      report('answered')
-      return answer
-    } catch (error) {
-      if (connections === 'pool' && !cancellation.reason && error instanceof AttemptError && error.onIdleConnection) {
-        context.emit({ event: 'retry', upstream: upstream.settings.name, wire: call.wire })
-        continue
-      }
-      report(failedOutcome(error, candidate, cancellation, context))
-      throw error
-    }
-  }
-}
-
 /** The outcome of an attempt that gave no answer, which counts for the breaker unless it says nothing about the upstream. */
-function failedOutcome(
-  error: unknown,
-  { upstream: { settings, breaker }, call }: Candidate,
-  cancellation: Cancellation,
-  { now, log }: FailoverContext,
-): Outcome {
-  if (cancellation.reason) {
-    breaker.cancelled()
-    return 'abandoned'
-  }
+function failedOutcome(error: unknown, { upstream: { settings, breaker }, call }: Candidate, now: () => number, log: UpstreamLog): Outcome {
   if (error instanceof Failure) {
     breaker.succeeded()
     return 'refused'
@@ -156,15 +214,4 @@ function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: Upstr
       'server.port': port ? Number(port) : undefined,
     },
   }
-}
-
-/** Resolves after `ms`; rejects with its reason when the call is cancelled. */
-function delay(ms: number, cancellation: Cancellation): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, ms)
-  cancellation.listener = reject
-  return promise.finally(() => {
-    clearTimeout(timer)
-    cancellation.listener = null
-  })
 }

@@ -1,27 +1,22 @@
-/** What one attempt at an upstream yields: a JSON answer, a stream, or an error of the upstream. */
+/** What an upstream answers: text for the client as it comes, or an error of the upstream. */
 import type { Failure } from '../../domain/errors.ts'
 import { isErrorOfIdleConnection } from './connection-pool.ts'
-import type { JsonAnswer, StreamRewriter } from '../wires/wire.ts'
 
-/** An answer that has begun. */
-export type UpstreamAnswer = { kind: 'json'; answer: JsonAnswer } | AnswerStream
-
-export type AnswerStream = {
-  kind: 'stream'
-  stream: StreamRewriter
-  /**
-   * Starts delivery to the sink; called once. `ended` is called last and once, with null after the wire's terminal event. After `abort`
-   * the sink is not called any more.
-   */
-  pipeTo(sink: AnswerSink): void
-  pause(): void
-  resume(): void
-  /** Closes the connection to the upstream at once. */
-  abort(): void
+/** Where the text of an answer goes. It may abort in any call. */
+export type AnswerSink = {
+  /** Bytes, as text read as latin1. */
+  bytes(text: string): void
+  /** Called last and once: with null after the wire's terminal event. */
+  ended(failure: Failure | null): void
 }
 
-/** `bytes` is text read as latin1. */
-export type AnswerSink = { bytes(text: string): void; ended(failure: Failure | null): void }
+/** Where it comes from. */
+export type AnswerSource = {
+  pause(): void
+  resume(): void
+  /** Closes the connection to the upstream at once; the sink is not called any more. */
+  abort(): void
+}
 
 /** The upstream failed to answer, or answered something that is not the wire. `status` is 0 when there was no response. */
 export class AttemptError extends Error {

@@ -1,0 +1,89 @@
+/** Joins a coding request on Fastify to its exchange (`src/upstream/exchange`): reads it for admission, and hands it over once it is admitted. */
+import type { OutgoingHttpHeaders } from 'node:http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { overLimit } from '../../src/domain/errors.ts'
+import type { Client } from '../../src/upstream/exchange/answer-writer.ts'
+import { Exchange, type ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
+import { readRequest, type ReadRequest } from '../../src/upstream/exchange/reading.ts'
+import type { Admission, OpenReservation } from '../../src/upstream/usage/reservation.ts'
+import type { Upstreams } from '../../src/upstream/upstreams.ts'
+import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
+import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
+import type { AddressVetting } from './vetted-addresses.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The valid request, from its reading to its dispatch. Null on other routes. */
+    read: ReadRequest | null
+  }
+}
+
+export type CodingRouteOptions = ExchangeOptions & {
+  upstreams: Upstreams
+  ids: (subscription: string) => Ids
+  vetAddresses: AddressVetting
+}
+
+/** `admits` of a route of this wire: reads the request, whose faults are told before it is admitted. */
+export function readsFor(wire: WireName, upstreams: Upstreams): (request: FastifyRequest) => Admission {
+  return (request) => {
+    const read = readRequest(wire, request.body, request.headers, upstreams.allowed())
+    request.read = read
+    return { promptBytes: read.promptBytes, maxOutputTokens: read.request.maxOutputTokens }
+  }
+}
+
+/** The handler of a route of this wire. */
+export function exchangeFor(
+  wire: WireName,
+  options: CodingRouteOptions,
+): (request: FastifyRequest, reply: FastifyReply) => void | Promise<FastifyReply> {
+  function exchange(read: ReadRequest, reservation: OpenReservation, request: FastifyRequest, reply: FastifyReply): void {
+    // A stream lasts for minutes: the body is released before it.
+    request.read = null
+    request.body = null
+    const { stream } = read.request
+    const ids = options.ids(request.caller?.key.subscription ?? '')
+    const { promptBytes } = read
+    const { startedMs, log } = request
+    new Exchange({ wire, stream, promptBytes, ids, reservation, client: clientOf(request, reply), startedMs, log }, options).send(
+      read.request,
+    )
+  }
+
+  return (request, reply) => {
+    const { read, reservation } = request
+    if (!read || !reservation) throw new Error('the route was reached without admission')
+    const { addresses, choices, maxOutputTokens } = read.request
+    const more = choices > 1 && maxOutputTokens === null
+    // An ordinary request has neither, and reaches the upstream without a turn of the promise queue.
+    if (addresses.length === 0 && !more) return exchange(read, reservation, request, reply)
+    return prepare(read.request, more, request, reservation, options.vetAddresses).then(() => {
+      exchange(read, reservation, request, reply)
+      return reply
+    })
+  }
+}
+
+function clientOf(request: FastifyRequest, reply: FastifyReply): Client {
+  return {
+    raw: reply.raw,
+    takeOver: () => reply.hijack().getHeaders() as OutgoingHttpHeaders,
+    refuse(error) {
+      if (!reply.sent) reply.send(error)
+    },
+    release: () => request.bodyShare?.free(),
+  }
+}
+
+async function prepare(
+  { addresses, choices }: CodingRequest,
+  more: boolean,
+  request: FastifyRequest,
+  { admitted, ensure }: OpenReservation,
+  vet: AddressVetting,
+): Promise<void> {
+  await vet(addresses, request.bodyShare?.take)
+  // Admission reserves one choice when the client sets no limit of tokens.
+  if (more && (await ensure(admitted.reserved * choices)) === 'gone') throw overLimit('reservation', { retryAfterSeconds: 2 })
+}
