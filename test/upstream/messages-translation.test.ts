@@ -84,6 +84,7 @@ t.test('a faulty request is refused with the place of its fault', async (t) => {
     [{ stream: 1 }, 'stream'],
   ]
   for (const [fault, param] of cases) t.throws(() => callOf('chat', fault), { code: 'invalid_request', facts: { param } }, param)
+  t.throws(() => callOf('chat', { tools: [{ type: 'browser_toolset_20260801' }] }), { code: 'unsupported_parameter', facts: { param: 'tools[0]' } }, 'a tool of the client without an equivalent')
 })
 
 t.test('addresses of images and documents keep their place in the request', async (t) => {

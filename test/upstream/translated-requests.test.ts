@@ -161,6 +161,7 @@ t.test('members of a chat request get their equivalents on the Responses wire', 
   const cases: [string, object, object][] = [
     ['text', {}, { input }],
     ['system and developer', { messages: [{ role: 'system', content: 'A' }, { role: 'developer', content: 'B' }] }, { input: [{ type: 'message', role: 'system', content: 'A' }, { type: 'message', role: 'developer', content: 'B' }] }],
+    ['an image by its address alone', { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: IMAGE }] }] }, { input: [{ type: 'message', role: 'user', content: [{ type: 'input_image', image_url: IMAGE, detail: 'auto' }] }] }],
     [
       'images and files',
       { messages: [{ role: 'user', content: [{ type: 'text', text: 'See' }, { type: 'image_url', image_url: { url: IMAGE, detail: 'low' } }, { type: 'file', file: { file_data: 'x', filename: 'a' } }] }] },
@@ -211,9 +212,11 @@ t.test('a turn of a chat becomes items', async (t) => {
   t.same(include, ['reasoning.encrypted_content'])
 })
 
+type Refused = [client: WireName, more: object, param: string]
+
 t.test('what the other wire cannot express is refused by name, and goes to the upstreams of its own wire if there are any', async (t) => {
   const part = (one: object) => ({ input: [{ role: 'user', content: [one] }] })
-  const cases: [WireName, object, string][] = [
+  const cases: Refused[] = [
     ['chat', { n: 2 }, 'n'],
     ['chat', { stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop'],
     ['chat', { stop: 'x'.repeat(257) }, 'stop'],
@@ -226,6 +229,16 @@ t.test('what the other wire cannot express is refused by name, and goes to the u
     ['responses', { input: [{ type: 'compaction', encrypted_content: 'x' }] }, 'input[0]'],
     ['responses', part({ type: 'input_image', file_id: 'x' }), 'input[0].content[0].file_id'],
     ['responses', part({ type: 'input_file', file_url: 'https://a' }), 'input[0].content[0].file_url'],
+    ['chat', { tools: [{ type: 'function', name: 'f', parameters: {} }] }, 'tools[0]'],
+    ['chat', { tools: [{ type: 'custom', name: 'f' }] }, 'tools[0]'],
+    ['chat', { messages: [{ role: 'assistant', audio: { id: 'a' } }] }, 'messages[0].audio'],
+    ['chat', { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'messages[0].content[0]'],
+    ['responses', { tools: [{ type: 'function', function: { name: 'f' } }] }, 'tools[0]'],
+    ['responses', { tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'function', function: { name: 'f' } }] }] }, 'tools[0]'],
+    ...['local_shell', 'shell', 'apply_patch'].map((type): Refused => ['responses', { tools: [{ type }] }, 'tools[0]']),
+    ...['local_shell_call', 'shell_call_output', 'apply_patch_call', 'computer_call'].map((type): Refused => ['responses', { input: [{ type, call_id: 'a' }] }, 'input[0]']),
+    ['responses', { text: { format: { type: 'grammar' } } }, 'text.format'],
+    ['responses', { input: [{ role: 'developer', content: [{ type: 'input_image', image_url: IMAGE }] }] }, 'input[0].content[0]'],
   ]
   for (const [client, more, param] of cases) {
     t.throws(() => sent(client, more), { code: 'unsupported_parameter', facts: { param } }, param)

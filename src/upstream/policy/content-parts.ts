@@ -42,7 +42,7 @@ const PARTS: Record<WireName, Record<string, readonly string[]>> = {
     search_result: ['source', 'title', 'content', 'citations', 'cache_control'],
     thinking: ['thinking', 'signature'],
     redacted_thinking: ['data'],
-    tool_use: ['id', 'name', 'input', 'cache_control'],
+    tool_use: ['id', 'name', 'toolset_name', 'input', 'cache_control'],
     tool_result: ['tool_use_id', 'content', 'is_error', 'cache_control'],
     tool_reference: ['tool_name', 'cache_control'],
     server_tool_use: ['id', 'name', 'input', 'cache_control'],

@@ -10,11 +10,11 @@ import type { RequestPolicy } from './request-policy.ts'
 type ToolLists = Pick<RequestPolicy, 'allow' | 'drop'>
 
 /** Types of tools that the client runs. */
-const CLIENT_TOOLS: Record<WireName, RegExp> = {
+export const CLIENT_TOOLS: Record<WireName, RegExp> = {
   chat: /^(?:function|custom)$/,
   responses: /^(?:function|custom|namespace|local_shell|shell|apply_patch|computer|computer_use_preview|tool_search)$/,
   // Those of Anthropic carry the date of their version.
-  messages: /^(?:custom|(?:bash|text_editor|memory|computer)_\d{8})$/,
+  messages: /^(?:custom|(?:bash|text_editor|memory|computer|computer_toolset|browser_toolset)_\d{8})$/,
 }
 const NO_LISTS: ToolLists = { allow: new Set(), drop: new Set() }
 

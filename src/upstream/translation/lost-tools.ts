@@ -1,6 +1,17 @@
-/** Tools that clients run and that only the Responses wire has. Left out, an agent would silently be without its hands. */
+/** Tools that clients run and their items, which only the Responses wire has. Left out, an agent would silently be without its hands. */
 import { own, type Members } from '../wires/allowlist.ts'
 import { unsupported } from './unsupported-parameter.ts'
+
+/** Items whose content only the service that made them can read, and calls of those tools. Items of hosted tools are left out. */
+const ITEMS = new Set(
+  `item_reference compaction context_compaction local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
+  apply_patch_call_output computer_call computer_call_output`.split(/\s+/),
+)
+
+/** Throws `unsupported_parameter` at `path` for an item of this type. */
+export function refuseLostItem(type: string, path: string): void {
+  if (ITEMS.has(type)) throw unsupported(path)
+}
 
 const LOST: unknown[] = ['shell', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview']
 

@@ -4,13 +4,14 @@
  * subscription, so that no other tenant can replay it.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomUUID } from 'node:crypto'
+import { Failure } from '../../domain/errors.ts'
 import { openRecentIds } from './recent-ids.ts'
 
 /** The ids of one request. */
 export type Ids = {
   /** The upstream's id as the client sees it. The prefix of its first occurrence is kept. */
   encrypt(prefix: string, id: string): string
-  /** The upstream's id, or the same text if it was not encrypted for this subscription. */
+  /** The upstream's id, or the same text if it was not encrypted for this subscription. Throws `invalid_request` for too many in one request. */
   decrypt(id: string): string
   /** Stands for a name of an end user or a cache. The same for every request of the subscription, and for no other one. */
   pseudonym(name: string): string
@@ -28,6 +29,9 @@ const MAX_CACHED_IDS = 256
 /** Sealed reasoning is longer and does not repeat. */
 const MAX_CACHED_LENGTH = 512
 
+/** Each takes microseconds of the process, and a body of 32 MiB may have half a million ids. A conversation that fills any context window has fewer than this many. */
+const MAX_DECRYPTED = 25_000
+
 type Key = { mac: Buffer; cipher: Buffer }
 
 /**
@@ -44,6 +48,7 @@ export function openIds(
   const decrypted = openRecentIds()
   return (subscription) => {
     const cached = new Map<string, string>()
+    let count = 0
     return {
       encrypt(prefix, id) {
         const known = cached.get(id)
@@ -54,12 +59,23 @@ export function openIds(
       },
       decrypt(id) {
         const body = bodyOf(id)
-        return body === null ? id : decrypted.get(subscription, id, () => decryptWithAny(keys, subscription, body) ?? id)
+        return body === null
+          ? id
+          : decrypted.get(subscription, id, () => {
+              if (++count > MAX_DECRYPTED) throw tooMany()
+              return decryptWithAny(keys, subscription, body) ?? id
+            })
       },
       pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
   }
+}
+
+function tooMany(): Failure {
+  return new Failure('invalid_request', {
+    message: `A conversation may refer to ${MAX_DECRYPTED.toLocaleString('en')} calls and items of earlier answers. Shorten it.`,
+  })
 }
 
 /** What follows the prefix of an id that we may have encrypted. */

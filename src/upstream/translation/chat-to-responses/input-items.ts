@@ -25,6 +25,8 @@ type CallTypes = ReturnType<typeof openCallTypes>
 
 function itemsOf(message: Members, path: string, calls: CallTypes, ids: Ids): Members[] {
   const role = own(message, 'role')
+  // The sound of an earlier turn is stored at its upstream.
+  if (isMembers(own(message, 'audio'))) throw unsupported(`${path}.audio`)
   if (role === 'assistant') return assistantItems(message, calls, ids)
   if (role === 'function') return [{ type: 'function_call_output', call_id: calls.lastFunction(), output: contentOf(message, path) ?? '' }]
   if (role !== 'tool') return [{ type: 'message', role, content: contentOf(message, path) ?? '' }]
@@ -74,13 +76,16 @@ function contentOf(message: Members, path: string): unknown {
   return content.flatMap((part: unknown, index) => (isMembers(part) ? partOf(part, `${path}.content[${index}]`) : []))
 }
 
-function partOf(part: Members, path: string): Members | [] {
+function partOf(part: Members, path: string): Members {
   const type = own(part, 'type')
   const image = own(part, 'image_url')
   const file = own(part, 'file')
+  // The address alone is no form of the wire, but many servers take it.
+  if (type === 'image_url' && typeof image === 'string') return { type: 'input_image', image_url: image, detail: 'auto' }
   if (type === 'image_url' && isMembers(image))
     return { type: 'input_image', image_url: own(image, 'url'), detail: own(image, 'detail') ?? 'auto' }
   if (type === 'file' && isMembers(file)) return { type: 'input_file', ...file }
-  if (type === 'input_audio') throw unsupported(path)
-  return typeof own(part, 'text') === 'string' ? { type: 'input_text', text: own(part, 'text') } : []
+  const text = own(part, 'text') ?? own(part, 'refusal')
+  if (typeof text !== 'string') throw unsupported(path)
+  return { type: 'input_text', text }
 }

@@ -1,26 +1,31 @@
 /** The tools of a chat request, also the older `functions`, as tools of a Responses request. */
-import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 
 /** Whether the client uses the older `functions` and must get its call as `function_call`. */
 export function hasFunctions(body: Members): boolean {
   return Array.isArray(own(body, 'functions')) && !Array.isArray(own(body, 'tools'))
 }
 
-/** `tools` and `tool_choice`; none without tools. */
+/** `tools` and `tool_choice`; none without tools. Throws `unsupported_parameter` for a tool in the form of another wire. */
 export function responsesToolMembers(body: Members): Members {
   const legacy = hasFunctions(body)
   const tools = legacy
     ? (own(body, 'functions') as Members[]).map(functionTool)
-    : ((own(body, 'tools') ?? []) as Members[]).flatMap((tool) => toolOf(tool) ?? [])
+    : ((own(body, 'tools') ?? []) as Members[]).flatMap((tool, index) => toolOf(tool, `tools[${index}]`) ?? [])
   const choice = toolChoice(own(body, legacy ? 'function_call' : 'tool_choice'))
   return tools.length === 0 ? {} : { tools, ...(choice === undefined ? {} : { tool_choice: choice }) }
 }
 
-function toolOf(tool: Members): Members | null {
+/** Null for a hosted tool. */
+function toolOf(tool: Members, path: string): Members | null {
   const declared = own(tool, 'function')
   const custom = own(tool, 'custom')
   if (isMembers(declared)) return functionTool(declared)
-  if (!isMembers(custom)) return null
+  if (!isMembers(custom)) {
+    if (['function', 'custom'].includes(ownText(tool, 'type'))) throw unsupported(path)
+    return null
+  }
   const format = own(custom, 'format')
   const grammar = isMembers(format) && own(format, 'grammar')
   return { type: 'custom', ...custom, ...(isMembers(grammar) ? { format: { type: 'grammar', ...grammar } } : {}) }

@@ -1,4 +1,6 @@
 /** The tools of a Messages request as tools of a Responses request. Tools of Anthropic that the client runs become functions of the documented form. */
+import { CLIENT_TOOLS } from '../../policy/hosted-tools.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 
 const string = (description: string): Members => ({ type: 'string', description })
@@ -60,9 +62,9 @@ const CLIENT_SIDE: Record<string, { description: string; parameters: Members }> 
 /** Hosted tools with an equivalent. Upstreams get them only where `allow` of the UPSTREAMS file says so; others have none and are left out. */
 const HOSTED: Record<string, Members> = { web_search_: { type: 'web_search' } }
 
-/** `tools`, `tool_choice` and `parallel_tool_calls`; none without tools. */
+/** `tools`, `tool_choice` and `parallel_tool_calls`; none without tools. Throws `unsupported_parameter` for a tool of the client that has no equivalent. */
 export function toolMembers(body: Members): Members {
-  const tools = ((own(body, 'tools') ?? []) as Members[]).flatMap((tool) => toolOf(tool) ?? [])
+  const tools = ((own(body, 'tools') ?? []) as Members[]).flatMap((tool, index) => toolOf(tool, `tools[${index}]`) ?? [])
   if (tools.length === 0) return {}
   const choice = own(body, 'tool_choice')
   if (!isMembers(choice)) return { tools }
@@ -73,7 +75,8 @@ export function toolMembers(body: Members): Members {
   }
 }
 
-function toolOf(tool: Members): Members | null {
+/** Null for a hosted tool without an equivalent. */
+function toolOf(tool: Members, path: string): Members | null {
   const type = ownText(tool, 'type')
   const name = ownText(tool, 'name')
   if (type === '' || type === 'custom') {
@@ -81,8 +84,9 @@ function toolOf(tool: Members): Members | null {
     // On the Responses wire `strict` is true unless it is false.
     return { type: 'function', name, ...textMember(tool, 'description'), parameters, strict: own(tool, 'strict') === true }
   }
-  const known = Object.keys(CLIENT_SIDE).find((prefix) => type.startsWith(prefix))
+  const known = Object.keys(CLIENT_SIDE).find((prefix) => type.startsWith(prefix) && !type.includes('_toolset_'))
   if (known) return { type: 'function', name, ...CLIENT_SIDE[known], strict: false }
+  if (CLIENT_TOOLS.messages.test(type)) throw unsupported(path)
   const hosted = Object.keys(HOSTED).find((prefix) => type.startsWith(prefix))
   return hosted ? { ...HOSTED[hosted] } : null
 }

@@ -2,12 +2,10 @@
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { joinDetails, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
-import { imageParts, partsOf, textOfParts, type Part } from './chat-parts.ts'
+import { mediaParts, partsOf, textOfParts, textOnly, type Part } from './chat-parts.ts'
 import { customArguments, type ChatTools } from './chat-tools.ts'
-import { unsupported } from '../unsupported-parameter.ts'
+import { refuseLostItem } from '../lost-tools.ts'
 
-/** Items whose content only the service that made them can read. All other unknown items are left out. */
-const UNREADABLE = ['item_reference', 'compaction', 'context_compaction']
 const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
 
 /**
@@ -21,7 +19,10 @@ export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members
   const isSystem = (item: Members) => ['system', 'developer'].includes(ownText(item, 'role'))
   const first = items.findIndex((item) => !isSystem(item))
   const leading = first < 0 ? items.length : first
-  const system = [instructions, ...items.slice(0, leading).map((item, index) => textOfParts(partsOf(item, `input[${index}].content`)))]
+  const system = [
+    instructions,
+    ...items.slice(0, leading).map((item, index) => textOnly(partsOf(item, `input[${index}].content`), `input[${index}].content`)),
+  ]
   const text = system.filter((one) => typeof one === 'string' && one !== '').join('\n\n')
   const conversation = openConversation(answeredCalls(items))
   for (const [index, item] of items.entries()) if (index >= leading) addItem(conversation, item, `input[${index}]`, tools, ids)
@@ -31,7 +32,7 @@ export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members
 function addItem(conversation: Conversation, item: Members, path: string, tools: ChatTools, ids: Ids): void {
   const type = own(item, 'type') ?? 'message'
   if (typeof type !== 'string') return
-  if (UNREADABLE.includes(type)) throw unsupported(path)
+  refuseLostItem(type, path)
   const callId = own(item, 'call_id')
   if (type === 'message') return addMessage(conversation, item, path)
   if (type === 'reasoning') return conversation.reasoning(openReasoning(own(item, 'encrypted_content'), ids))
@@ -47,11 +48,11 @@ function addItem(conversation: Conversation, item: Members, path: string, tools:
 
 function addMessage(conversation: Conversation, item: Members, path: string): void {
   const parts = partsOf(item, `${path}.content`)
-  if (own(item, 'role') === 'assistant') conversation.text(textOfParts(parts))
+  if (own(item, 'role') === 'assistant') conversation.text(textOnly(parts, `${path}.content`))
   else
     conversation.message({
       role: 'user',
-      content: imageParts(parts).length > 0 || parts.some(({ type }) => type !== 'text') ? parts : textOfParts(parts),
+      content: mediaParts(parts).length > 0 ? parts : textOfParts(parts),
     })
 }
 
@@ -102,17 +103,17 @@ function openConversation(answered: Set<unknown>) {
       calls.push(call)
       if (answered.has(clientId)) waiting.add(clientId)
     },
-    /** Results are text on the chat wire: their images follow as a user message. */
+    /** Results are text on the chat wire: their images and files follow as a user message. */
     output(clientId: string, id: string, parts: Part[]): void {
       // Reasoning after a call belongs to the turn of the call.
       if (reasoning.length > 0 && assistant) turn()
       assistant = null
       messages.push({ role: 'tool', tool_call_id: id, content: textOfParts(parts) })
-      const images = imageParts(parts)
-      if (images.length > 0) deferred.push({ role: 'user', content: images })
+      const media = mediaParts(parts)
+      if (media.length > 0) deferred.push({ role: 'user', content: media })
       waiting.delete(clientId)
       if (waiting.size > 0) return
-      messages.push(...deferred)
+      for (const later of deferred) messages.push(later)
       deferred = []
     },
   }

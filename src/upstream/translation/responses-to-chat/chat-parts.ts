@@ -12,13 +12,14 @@ export function partsOf(item: Members, path: string, name = 'content'): Part[] {
   return content.flatMap((part: unknown, index) => (isMembers(part) ? partOf(part, `${path}[${index}]`) : []))
 }
 
-function partOf(part: Members, path: string): Part | [] {
+function partOf(part: Members, path: string): Part {
   const type = own(part, 'type')
   const text = own(part, type === 'refusal' ? 'refusal' : 'text')
   if (type === 'input_image') return imageOf(part, path)
   if (type === 'input_file') return fileOf(part, path)
   if (type === 'input_audio') return { type: 'input_audio', input_audio: own(part, 'input_audio') }
-  return typeof text === 'string' ? { type: 'text', text } : []
+  if (typeof text !== 'string') throw unsupported(path)
+  return { type: 'text', text }
 }
 
 function imageOf(part: Members, path: string): Part {
@@ -40,7 +41,14 @@ export function textOfParts(parts: readonly Part[]): string {
   return parts.flatMap(({ text }) => text ?? []).join('\n')
 }
 
-/** The parts that are images. */
-export function imageParts(parts: readonly Part[]): Part[] {
-  return parts.filter(({ type }) => type === 'image_url')
+/** The text of parts at `path`. Throws `unsupported_parameter` for one that is no text. */
+export function textOnly(parts: readonly Part[], path: string): string {
+  const index = parts.findIndex(({ type }) => type !== 'text')
+  if (index >= 0) throw unsupported(`${path}[${index}]`)
+  return textOfParts(parts)
+}
+
+/** The parts that are no text: images, files, sounds. */
+export function mediaParts(parts: readonly Part[]): Part[] {
+  return parts.filter(({ type }) => type !== 'text')
 }

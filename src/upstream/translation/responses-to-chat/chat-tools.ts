@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 
 /** A tool as the client named it. */
 export type ClientTool = { name: string; namespace: string | null; custom: boolean }
@@ -22,16 +23,17 @@ const MAX_NAME_LENGTH = 64
 /** The parameter of a function that stands for a custom tool. */
 const INPUT = 'input'
 
-/** The function tools of chat for the `tools` of a request on the wire of responses, and the names of both. */
+/** The function tools of chat for the `tools` of a request on the wire of responses, and the names of both. Throws `unsupported_parameter` for a tool in the form of another wire. */
 export function chatTools(tools: unknown): ChatTools {
   const functions: Members[] = []
   const byChatName = new Map<string, ClientTool>()
   const byClientName = new Map<string, string>()
 
-  function declare(tool: Members, namespace: string | null): void {
+  function declare(tool: Members, namespace: string | null, path: string): void {
     const type = own(tool, 'type')
     const name = own(tool, 'name')
-    if (typeof name !== 'string' || (type !== 'function' && type !== 'custom')) return
+    if (type !== 'function' && type !== 'custom') return
+    if (typeof name !== 'string') throw unsupported(path)
     const plain = joinedName(name, namespace)
     const chatName = byChatName.has(plain) ? hashedName(plain, `${namespace ?? ''}\0${name}`) : plain
     byChatName.set(chatName, { name, namespace, custom: type === 'custom' })
@@ -39,11 +41,13 @@ export function chatTools(tools: unknown): ChatTools {
     functions.push({ type: 'function', function: type === 'custom' ? customFunction(tool, chatName) : plainFunction(tool, chatName) })
   }
 
-  for (const tool of Array.isArray(tools) ? (tools as Members[]) : []) {
+  for (const [index, tool] of (Array.isArray(tools) ? (tools as Members[]) : []).entries()) {
+    const path = `tools[${index}]`
     const inner = own(tool, 'tools')
     const namespace = own(tool, 'name')
-    if (own(tool, 'type') !== 'namespace') declare(tool, null)
-    else if (Array.isArray(inner) && typeof namespace === 'string') for (const one of inner) if (isMembers(one)) declare(one, namespace)
+    if (own(tool, 'type') !== 'namespace') declare(tool, null, path)
+    else if (Array.isArray(inner) && typeof namespace === 'string')
+      for (const one of inner) if (isMembers(one)) declare(one, namespace, path)
   }
   return {
     functions,

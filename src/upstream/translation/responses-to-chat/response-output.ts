@@ -121,7 +121,9 @@ function openReasoningItem(index: number, ids: Ids, emit: Emit) {
       text += delta
       emit({ type: 'response.reasoning_text.delta', ...place, delta })
     },
-    details: (more: unknown[]) => void details.push(...more),
+    details(more: unknown[]): void {
+      for (const one of more) details.push(one)
+    },
     end(status: ItemStatus): Members {
       const part = { type: 'reasoning_text', text }
       if (text !== '') {
@@ -169,7 +171,7 @@ function openMessage(index: number, ids: Ids, emit: Emit) {
     text(delta: string, logprobs: Members[]): void {
       const part = partOf('output_text')
       part['text'] = String(part['text']) + delta
-      ;(part['logprobs'] as Members[]).push(...logprobs)
+      for (const token of logprobs) (part['logprobs'] as Members[]).push(token)
       emit({ type: 'response.output_text.delta', ...place, content_index: content.length - 1, delta, logprobs })
     },
     refusal(delta: string): void {

@@ -83,7 +83,9 @@ function formatMembers(format: unknown): Members {
   if (!isMembers(format)) return {}
   const { type, ...schema } = format
   if (type === 'json_object') return { response_format: { type } }
-  return type === 'json_schema' ? { response_format: { type, json_schema: schema } } : {}
+  if (type === 'json_schema') return { response_format: { type, json_schema: schema } }
+  if (type !== 'text') throw unsupported('text.format')
+  return {}
 }
 
 function logprobsMembers(body: Members): Members {

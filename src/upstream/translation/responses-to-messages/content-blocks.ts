@@ -20,8 +20,9 @@ function blockOf(part: Members, path: string): Members[] {
   const type = own(part, 'type')
   if (type === 'input_image' || type === 'computer_screenshot') return [imageOf(part, path)]
   if (type === 'input_file') return [documentOf(part, path)]
-  if (type === 'input_audio') throw unsupported(path)
-  return textBlocks(ownText(part, type === 'refusal' ? 'refusal' : 'text'))
+  const text = own(part, type === 'refusal' ? 'refusal' : 'text')
+  if (typeof text !== 'string') throw unsupported(path)
+  return textBlocks(text)
 }
 
 function imageOf(part: Members, path: string): Members {

@@ -5,14 +5,9 @@ import { wireId } from '../../wires/messages/replayed-blocks.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
-import { unsupported } from '../unsupported-parameter.ts'
+import { refuseLostItem } from '../lost-tools.ts'
 import { blocksOf } from './content-blocks.ts'
 
-/** Items whose content only the service that made them can read, and calls of tools that the wire does not have. */
-const REFUSED = new Set(
-  `item_reference compaction context_compaction local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
-  apply_patch_call_output computer_call computer_call_output`.split(/\s+/),
-)
 const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
 
 export type Turns = {
@@ -40,7 +35,7 @@ export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
 
 function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools, ids: Ids): void {
   const type = ownText(item, 'type') || 'message'
-  if (REFUSED.has(type)) throw unsupported(path)
+  refuseLostItem(type, path)
   if (type === 'message') {
     const blocks = blocksOf(item, path)
     return own(item, 'role') === 'assistant' ? turns.assistant(blocks) : turns.user(blocks)
@@ -92,17 +87,19 @@ function openTurns(answered: ReadonlySet<unknown>) {
 
   function assistant(given: Members[]): void {
     if (given.length === 0) return
+    const turn = blocksFor('assistant')
     // Thinking without anything after it is no turn.
-    blocksFor('assistant').push(...thoughts, ...given)
+    for (const block of thoughts) turn.push(block)
+    for (const block of given) turn.push(block)
     thoughts = []
   }
 
   return {
     assistant,
     user(given: Members[]): void {
-      if (waiting.size > 0) return void deferred.push(...given)
-      thoughts = []
-      if (given.length > 0) for (const block of given) blocksFor('user').push(block)
+      const isDeferred = waiting.size > 0
+      if (!isDeferred) thoughts = []
+      for (const block of given) (isDeferred ? deferred : blocksFor('user')).push(block)
     },
     thinking: (block: Members) => void thoughts.push(block),
     call(clientId: string, block: Members): void {

@@ -55,8 +55,8 @@ function sampling(body: Members): Members {
 function formatMember(text: unknown): Members {
   const format = isMembers(text) ? own(text, 'format') : undefined
   const type = isMembers(format) ? own(format, 'type') : undefined
-  if (type === 'json_object') throw unsupported('text.format')
-  if (type !== 'json_schema' || !isMembers(format)) return {}
+  if (type === undefined || type === 'text' || !isMembers(format)) return {}
+  if (type !== 'json_schema') throw unsupported('text.format')
   return { output_config: { format: { type: 'json_schema', schema: own(format, 'schema') } } }
 }
 

@@ -66,7 +66,7 @@ export const contentBlock = tagged({
   text: object({ type: text, text: or(text, ''), citations: or(list(citation), null) }),
   thinking: object({ type: text, thinking: or(text, ''), signature }),
   redacted_thinking: object({ type: text, data: signature }),
-  tool_use: object({ type: text, id: freshId('toolu_'), name: or(text, ''), input, caller }),
+  tool_use: object({ type: text, id: freshId('toolu_'), name: or(text, ''), toolset_name: text, input, caller }),
   server_tool_use: object({ type: text, id: freshId('srvtoolu_'), name: or(text, ''), input, caller }),
   web_search_tool_result: object({
     type: text,
