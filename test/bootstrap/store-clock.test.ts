@@ -11,7 +11,7 @@ import { hold, mediaPlan, taskId } from '../contracts/store/acme.ts'
 const T0 = Date.UTC(2026, 0, 5)
 const HOUR_MS = 3_600_000
 
-const VERBS = { change: async () => 'written', subscription: async () => 'read', close: async () => 'closed' }
+const VERBS = { change: async () => 'written', subscription: async () => 'read', session: async () => 'read', close: async () => 'closed' }
 
 /** A store's clock and this machine's two clocks, which a test sets. */
 async function open(t: Test, wallMs = T0, answersAfterMs = 0) {
@@ -53,6 +53,7 @@ t.test('a process more than five seconds off is not ready, reads, writes nothing
     t.match(clock.check(), { ok: false, detail: "the clock of this machine differs from the store's by 3600.0 s" })
     await t.rejects(async () => void (await guarded.change()), Unavailable)
     t.equal(await guarded.subscription(), 'read')
+    t.equal(await guarded.session(), 'read', 'people stay signed in')
     t.equal(await guarded.close(), 'closed')
     t.equal(events('clock_skew'), 1)
     t.match(await metrics(), `tollgate_clock_skew_seconds ${-skewMs / 1000}`)

@@ -114,6 +114,68 @@ export type Store = Declarations &
     close(): Promise<void>
   }
 
+/**
+ * Whether a verb writes. A process whose clock is wrong may call only what reads (`src/bootstrap/store-clock.ts`), and SQLite answers what reads in a thread that cannot
+ * write. `close` writes nothing of its own.
+ */
+export const ACCESS = {
+  archivePeriod: 'write',
+  change: 'write',
+  claimDeliveries: 'write',
+  clock: 'read',
+  close: 'read',
+  createTask: 'write',
+  decide: 'write',
+  declarations: 'read',
+  declare: 'write',
+  deliveries: 'read',
+  endSession: 'write',
+  events: 'read',
+  findKey: 'read',
+  forgetInstance: 'write',
+  forgetSealed: 'write',
+  heartbeat: 'write',
+  heartbeats: 'read',
+  keysAlive: 'read',
+  keysOf: 'read',
+  keysToTell: 'read',
+  keysUsed: 'write',
+  keyVersions: 'read',
+  mintKey: 'write',
+  moveTask: 'write',
+  oldestTask: 'read',
+  openSession: 'write',
+  openTasks: 'read',
+  periods: 'read',
+  recordAttempt: 'write',
+  redeliver: 'write',
+  relay: 'write',
+  releaseDelivery: 'write',
+  releaseLease: 'write',
+  removeEvents: 'write',
+  removeTasks: 'write',
+  renewTask: 'write',
+  replay: 'write',
+  returnDelivery: 'write',
+  scan: 'read',
+  session: 'read',
+  setKey: 'write',
+  subscription: 'read',
+  subscriptionsDue: 'read',
+  subscriptionsOf: 'read',
+  subscriptionsWith: 'read',
+  switchTenant: 'write',
+  takeLease: 'write',
+  task: 'read',
+  tasks: 'read',
+  tasksDue: 'read',
+  taskWithKey: 'read',
+  told: 'write',
+  undeclare: 'write',
+  useOnce: 'write',
+  waitingDeliveries: 'read',
+} as const satisfies Record<keyof Store, 'read' | 'write'>
+
 /** The ids of a tenant's subscriptions lie between these two. */
 export function idsOf(tenant: string): [first: string, last: string] {
   return [`${tenant}/`, `${tenant}0`]

@@ -2,7 +2,7 @@
 import type { RecordRows, Records } from './records.ts'
 import type { SubscriptionRow } from './subscriptions.ts'
 import { startThread, type Thread } from './thread.ts'
-import { READS, type Verbs } from './verbs.ts'
+import { VERB_ACCESS, type Verbs } from './verbs.ts'
 
 export type Threads = {
   verbs: Verbs
@@ -22,16 +22,16 @@ export async function openThreads(file: string, lost: Records['forget']): Promis
     const names = await writer.open()
     // The file and its schema are there now.
     await reader.open()
-    return { verbs: verbsOf(names, writer, reader), replaceRecord: replacing(writer), close }
+    return { verbs: verbsOf(names as (keyof Verbs)[], writer, reader), replaceRecord: replacing(writer), close }
   } catch (error) {
     await close()
     throw error
   }
 }
 
-function verbsOf(names: string[], writer: Thread, reader: Thread): Verbs {
-  const verb = (name: string) => {
-    const thread = READS.has(name) ? reader : writer
+function verbsOf(names: (keyof Verbs)[], writer: Thread, reader: Thread): Verbs {
+  const verb = (name: keyof Verbs) => {
+    const thread = VERB_ACCESS[name] === 'read' ? reader : writer
     return (...args: unknown[]) => thread.call(name, args)
   }
   return Object.fromEntries(names.map((name) => [name, verb(name)])) as unknown as Verbs

@@ -1,5 +1,5 @@
 /** The verbs of the store on one connection. Arguments and answers are plain data, so that any thread may run them. */
-import type { Store } from '../store.ts'
+import { ACCESS, type Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { declarationTables, openDeclarations } from './resource-declarations.ts'
 import { deliveryTables, deliveryTimes, openDeliveries, waitingDeliveries } from './deliveries.ts'
@@ -31,32 +31,15 @@ export const UPGRADES = [
 type Decoded = 'change' | 'decide' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
 export type Verbs = Omit<Store, Decoded | 'clock' | 'close'> & SubscriptionRows & ScanRows
 
-/** Verbs that only read. */
-export const READS: ReadonlySet<string> = new Set([
-  'declarations',
-  'deliveries',
-  'events',
-  'findKey',
-  'findRecord',
-  'heartbeats',
-  'idsOfTenant',
-  'idsWith',
-  'keysAlive',
-  'keysOf',
-  'keysToTell',
-  'keyVersions',
-  'oldestTask',
-  'openTasks',
-  'periods',
-  'scanRows',
-  'session',
-  'subscriptionsDue',
-  'task',
-  'tasks',
-  'tasksDue',
-  'taskWithKey',
-  'waitingDeliveries',
-] satisfies (keyof Verbs)[])
+/** Whether a verb writes, as for those of the store. */
+export const VERB_ACCESS: Record<keyof Verbs, 'read' | 'write'> = {
+  ...ACCESS,
+  findRecord: 'read',
+  idsOfTenant: 'read',
+  idsWith: 'read',
+  replaceRecord: 'write',
+  scanRows: 'read',
+}
 
 export function openVerbs(database: Database): Verbs {
   const deliveries = openDeliveries(database)
