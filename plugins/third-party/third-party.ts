@@ -22,6 +22,7 @@ const CLOSED = [
   'files',
   'egress',
   'tasks',
+  'uploads',
   'taskWatch',
   'checks',
   'parseBody',
