@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, normalize, relative } from 'node:path'
 import t, { type Test } from 'tap'
+import { declaredMembers, decoratorsDeclared, decoratorsUsed } from './fastify-decorators.ts'
 
 const root = join(import.meta.dirname, '..')
 
@@ -128,6 +129,20 @@ t.test("the dashboard's page imports its own files only, and nobody imports them
 
 t.test('a plugin knows backends by their interface, never an adapter, and never how they are opened', async (t) => {
   t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('src/') && ['adapter', 'bootstrap'].includes(roomOf(to))), [])
+})
+
+t.test('a plugin declares the decorators that it uses, and no others: Fastify refuses a start without them', async (t) => {
+  const texts = (files: string[]) => files.map((file) => readFileSync(join(root, file), 'utf8'))
+  for (const holder of ['fastify', 'request'] as const) {
+    const known = new Set(texts(sources).flatMap((text) => declaredMembers(text, holder === 'fastify' ? 'FastifyInstance' : 'FastifyRequest')))
+    t.ok(known.has(holder === 'fastify' ? 'store' : 'caller'))
+    for (const name of readdirSync(join(root, 'plugins'))) {
+      const files = sources.filter((file) => file.startsWith(`plugins/${name}/`) && !file.startsWith('plugins/dashboard/web/'))
+      // They come before `auth`, which adds the caller.
+      const isEarly = (used: string) => used === 'caller' && ['errors', 'ops'].includes(name)
+      t.same(decoratorsDeclared(readFileSync(join(root, `plugins/${name}/${name}.ts`), 'utf8'), holder), decoratorsUsed(texts(files), known, holder).filter((used) => !isEarly(used)), `plugins/${name}, ${holder}`)
+    }
+  }
 })
 
 t.test('src imports no plugin but in app.ts, and the operations listener in main.ts', async (t) => {

@@ -168,4 +168,4 @@ function keyOfEither({ authorization, 'x-api-key': header }: FastifyRequest['hea
   return authorization === undefined || bearer(authorization) === key ? key : null
 }
 
-export default fp(auth, { name: 'auth', fastify: '5.x', dependencies: ['errors'] })
+export default fp(auth, { name: 'auth', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['clock', 'store'] } })

@@ -98,5 +98,5 @@ export default fp(dashboard, {
   name: 'dashboard',
   fastify: '5.x',
   dependencies: ['errors'],
-  decorators: { fastify: ['config', 'store', 'clock', 'derivedKeys', 'publicUrl'] },
+  decorators: { fastify: ['clock', 'config', 'derivedKeys', 'engines', 'errors', 'publicUrl', 'store', 'tasks'] },
 })

@@ -129,4 +129,9 @@ function tracedDelivery(delivery: Delivery, deliverOnce: () => Promise<Attempted
   })
 }
 
-export default fp(dispatcher, { name: 'dispatcher', fastify: '5.x', dependencies: ['ops'] })
+export default fp(dispatcher, {
+  name: 'dispatcher',
+  fastify: '5.x',
+  dependencies: ['ops'],
+  decorators: { fastify: ['broker', 'clock', 'config', 'egress', 'metrics', 'sealingKeys', 'store'] },
+})

@@ -49,4 +49,4 @@ async function docs(app: FastifyInstance): Promise<void> {
   app.addHook('onClose', async () => (await opening)?.close())
 }
 
-export default fp(docs, { name: 'docs', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config'] } })
+export default fp(docs, { name: 'docs', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config', 'errors'] } })

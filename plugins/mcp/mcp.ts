@@ -56,5 +56,5 @@ export default fp(mcp, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'auth', 'request-body', 'task-watch'],
-  decorators: { fastify: ['tasks', 'uploads', 'taskWatch', 'files', 'config', 'clock'] },
+  decorators: { fastify: ['clock', 'config', 'errors', 'files', 'taskWatch', 'tasks', 'uploads'], request: ['caller'] },
 })

@@ -47,5 +47,5 @@ export default fp(media, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'request-body', 'task-watch'],
-  decorators: { fastify: ['tasks', 'uploads'], request: ['caller'] },
+  decorators: { fastify: ['clock', 'config', 'errors', 'taskWatch', 'tasks', 'uploads'], request: ['caller'] },
 })

@@ -252,4 +252,4 @@ function isBlocked(answer: { outcome: string }): boolean {
   return answer.outcome === 'concurrency' || answer.outcome === 'reserved'
 }
 
-export default fp(metering, { name: 'metering', fastify: '5.x', dependencies: ['errors', 'auth'] })
+export default fp(metering, { name: 'metering', fastify: '5.x', dependencies: ['errors', 'auth'], decorators: { fastify: ['clock', 'config', 'metrics', 'store'], request: ['caller', 'logged', 'span'] } })

@@ -106,5 +106,8 @@ export default fp(openai, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'ops', 'auth', 'request-body', 'metering'],
-  decorators: { fastify: ['config', 'egress', 'upstreams', 'store', 'clock', 'derivedKeys', 'metrics'], request: ['startedMs'] },
+  decorators: {
+    fastify: ['clock', 'config', 'derivedKeys', 'egress', 'metrics', 'parseBody', 'store', 'upstreams'],
+    request: ['bodyShare', 'caller', 'reservation', 'startedMs'],
+  },
 })

@@ -112,4 +112,4 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   if (isTracing()) app.addHook('preValidation', (request, _reply, done) => request.span.run(done))
 }
 
-export default fp(ops, { name: 'ops', fastify: '5.x' })
+export default fp(ops, { name: 'ops', fastify: '5.x', decorators: { fastify: ['clock', 'config', 'store'], request: ['failed'] } })

@@ -180,5 +180,5 @@ export default fp(proxy, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'auth', 'request-body', 'metering'],
-  decorators: { fastify: ['tasks', 'config'] },
+  decorators: { fastify: ['config', 'tasks'], request: ['caller', 'reservation', 'span'] },
 })

@@ -129,4 +129,9 @@ async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] 
   })
 }
 
-export default fp(worker, { name: 'worker', fastify: '5.x', dependencies: ['ops'] })
+export default fp(worker, {
+  name: 'worker',
+  fastify: '5.x',
+  dependencies: ['ops'],
+  decorators: { fastify: ['broker', 'config', 'egress', 'engines', 'files', 'metrics', 'tasks'] },
+})

@@ -4,6 +4,7 @@ import pino from 'pino'
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import { openOps } from '../../plugins/ops/ops-listener.ts'
+import errors from '../../plugins/errors/errors.ts'
 import ops from '../../plugins/ops/ops.ts'
 import type { Role } from '../../src/config/needed-backends.ts'
 import type { Broker } from '../../src/backends/broker/broker.ts'
@@ -24,6 +25,7 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
   app.decorate('store', { clock, takeLease: takeLease as Store['takeLease'] } as Store)
   if (broker) app.decorate('broker', broker as Broker)
   if (files) app.decorate('files', files as Files)
+  await app.register(errors)
   await app.register(ops, { registry })
   await app.ready()
   const listener = await openOps({ host: '127.0.0.1', port: 0, log: app.log, checks: () => Promise.all(app.checks.map((check) => check())) })
