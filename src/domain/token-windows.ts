@@ -39,7 +39,7 @@ const OUTPUTS_MAX = 1000
 
 export const emptyLearned = { outputs: Array<number>(BUCKETS).fill(0), ratio: RATIO_BEFORE_LEARNED }
 
-/** The power of two that 95 % of the sampled outputs (tokens) are below; 4,096 until there are 20 samples. */
+/** The smallest power of two above at least 95 % of the sampled outputs (tokens); 4,096 until there are 20 samples. */
 export function learnedOutput(outputs: number[]): number {
   const total = outputs.reduce((sum, count) => sum + count, 0)
   if (total < FEWEST_SAMPLES) return OUTPUT_BEFORE_LEARNED

@@ -87,10 +87,10 @@ export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === DUPLICATE
 }
 
-/** True when a read and a second attempt may succeed: the outcome is unknown (no answer, connection lost), or another writer was first (a duplicate key). */
-export function mayPass(thrown: unknown): boolean {
+/** Whether the outcome is unknown: no answer, or a lost connection. A second attempt may succeed. */
+export function isOutcomeUnknown(thrown: unknown): boolean {
   // For several documents, the driver wraps their errors in one.
   const error = thrown instanceof MongoBulkWriteError && thrown.errorResponse instanceof Error ? thrown.errorResponse : thrown
-  if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError || isDuplicate(error)) return true
+  if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return true
   return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError')
 }

@@ -124,7 +124,7 @@ function grant(
   return tokens
 }
 
-/** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned p95 of outputs. */
+/** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned output. */
 function estimateOf(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number {
   const output = Math.min(input.maxOutputTokens ?? learnedOutput(account.outputs), terms.maxOutputTokens)
   const prompt = Math.ceil((input.promptBytes * promptRatio(account)) / 1000)

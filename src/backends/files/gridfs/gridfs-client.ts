@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { Db, MongoClient } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 import { clientOf, databaseOf, placeOf } from '../../mongodb/client.ts'
-import { mayPass, openingFailure, toBackendError } from '../../mongodb/driver-errors.ts'
+import { isDuplicate, isOutcomeUnknown, openingFailure, toBackendError } from '../../mongodb/driver-errors.ts'
 
 const ATTEMPTS = 3
 const PAUSE_MS = 100
@@ -39,13 +39,14 @@ export async function guard<T>(action: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The same for an idempotent action: retries temporary failures. */
+/** The same for an idempotent action: retries unknown outcomes, and upserts of one document at the same time, of which one fails. */
 export async function patiently<T>(action: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await guard(action)
     } catch (error) {
-      if (attempt === ATTEMPTS || !(error instanceof Unavailable) || !mayPass(error.cause)) throw error
+      const isTemporary = error instanceof Unavailable && (isOutcomeUnknown(error.cause) || isDuplicate(error.cause))
+      if (attempt === ATTEMPTS || !isTemporary) throw error
       await setTimeout(PAUSE_MS * 5 ** (attempt - 1))
     }
   }

@@ -16,7 +16,7 @@ import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type FileFacts, type Files } from '../files.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import { partsOf } from '../body-parts.ts'
-import { isDuplicate, mayPass } from '../../mongodb/driver-errors.ts'
+import { isDuplicate, isOutcomeUnknown } from '../../mongodb/driver-errors.ts'
 import { connect, guard, patiently } from './gridfs-client.ts'
 import { openUnusedChunks, UNUSED_MS, type UnusedDocument } from './unused-chunks.ts'
 
@@ -106,7 +106,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
           ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1)
           : insert(document).then(() => true)
       ).catch((error: unknown) => {
-        if (mayPass(error)) return false
+        if (isOutcomeUnknown(error) || isDuplicate(error)) return false
         throw new Unavailable('files', error)
       })
       if (done) return
