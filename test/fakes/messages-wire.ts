@@ -32,7 +32,7 @@ const DELTAS: Record<string, (block: Record<string, unknown>) => object[]> = {
 const EMPTY: Record<string, object> = { text: { text: '' }, thinking: { thinking: '', signature: '' }, tool_use: { input: {} } }
 
 /** A stream of these blocks, with pings, and events and members of the vendor. */
-export function messagesStream(content: object[], reason = 'end_turn'): string {
+export function messagesStream(content: object[], reason = 'end_turn', outputTokens = 5): string {
   const blocks = content as ({ type: string } & Record<string, unknown>)[]
   return [
     messageEvent('message_start', { message: messageAnswer([], null, { usage: { ...MESSAGE_USAGE, output_tokens: 1 } }) }),
@@ -43,7 +43,7 @@ export function messagesStream(content: object[], reason = 'end_turn'): string {
       ...(DELTAS[block.type]?.(block) ?? []).map((delta) => messageEvent('content_block_delta', { index, delta })),
       messageEvent('content_block_stop', { index }),
     ]),
-    messageEvent('message_delta', { delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: 5 } }),
+    messageEvent('message_delta', { delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: outputTokens } }),
     messageEvent('message_stop'),
   ].join('')
 }

@@ -2,15 +2,18 @@
 import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { PATHS, WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
+import { png } from '../backends/engines/media-samples.ts'
+import { SIGNATURE } from '../fakes/messages-wire.ts'
 import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
-import { RESPONSE_USAGE, VENDOR } from '../fakes/upstream-wire.ts'
+import { VENDOR } from '../fakes/upstream-wire.ts'
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
 import { AGENTS, type Agent } from './coding-agents.ts'
 import { startOverOneWire } from './one-wire-program.ts'
 import type { Program } from './program.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
-import { callId, taskModel, THOUGHT, type Task } from './task-model.ts'
+import { callId, costOf, taskModel, THOUGHT, type Task } from './task-model.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- bodies of requests are compared, not typed
 
@@ -29,33 +32,39 @@ process.exitCode = isRight ? 0 : 1
 const WRONG = 'export const sum = (a, b) => a - b\n'
 const RIGHT = 'export const sum = (a, b) => a + b\n'
 
-/** Runs the test, reads two files at once, edits one, runs the test again, reads what both runs found, and reports it. */
+/** Clients of Anthropic's wire read twelve files at once, of which one is a picture. */
+const MORE = [...Array.from({ length: 9 }, (_, n) => `note-${n}.txt`), 'picture.png']
+const readsOf = (agent: Agent): string[] => ['sum.mjs', 'test.mjs', ...(agent.messages ? MORE : [])]
+
+/** Runs the test, reads files at once, edits one, runs the test again, reads what both runs found, and reports it. */
 function taskOf(agent: Agent, work: string): Task {
   const test = agent.shell(`${process.execPath} test.mjs`)
   return {
     turns: [
       [test],
-      [agent.read(join(work, 'sum.mjs')), agent.read(join(work, 'test.mjs'))],
+      readsOf(agent).map((file) => agent.read(join(work, file))),
       [agent.edit(join(work, 'sum.mjs'), 'a - b', 'a + b')],
       [test],
       [agent.read(join(work, 'found.txt'))],
     ],
-    last: (results) => `The test failed first: ${results[5]?.includes(WRONG_SUM)}. Now ${results[5]?.includes(PASSED) ? PASSED : `it says ${results[5]}`}.`,
+    last: (results) => `The test failed first: ${results.at(-1)?.includes(WRONG_SUM)}. Now ${results.at(-1)?.includes(PASSED) ? PASSED : `it says ${results.at(-1)}`}.`,
   }
 }
 
 t.setTimeout(SIDE_TIMEOUT_MS)
-for (const wire of ['chat', 'responses'] as const) {
+for (const wire of WIRES) {
   t.test(`agents over an upstream that speaks ${wire} alone`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
     const upstream = await openUpstream()
     const { folder, program } = await startOverOneWire(t, upstream, wire)
     for (const [name, agent] of Object.entries(AGENTS)) {
+      // Each client of an OpenAI wire over both of those, and one of them over the third.
+      if (wire === 'messages' && !agent.messages && name !== 'Codex') continue
       t.test(`${name} mends a program in six turns`, { timeout: SIDE_TIMEOUT_MS }, (t) => mend(t, agent, { folder, program, upstream, wire }))
     }
   })
 }
 
-type Setting = { folder: string; program: Program; upstream: FakeUpstream; wire: 'chat' | 'responses' }
+type Setting = { folder: string; program: Program; upstream: FakeUpstream; wire: WireName }
 
 async function mend(t: Test, agent: Agent, { folder, program, upstream, wire }: Setting): Promise<void> {
   const path = need(t, agent.server)
@@ -65,33 +74,49 @@ async function mend(t: Test, agent: Agent, { folder, program, upstream, wire }: 
   await mkdir(work)
   await writeFile(join(work, 'sum.mjs'), WRONG)
   await writeFile(join(work, 'test.mjs'), TEST)
+  for (const file of agent.messages ? MORE : []) await writeFile(join(work, file), file.endsWith('.png') ? png(8, 8) : `This is ${file}.`)
   const key = await program.key('team-key')
   const [before, earlier] = [await used(program, key), upstream.requests.length]
-  upstream.respondWith(taskModel(wire, taskOf(agent, work)))
+  const task = taskOf(agent, work)
+  upstream.respondWith(taskModel(wire, task))
   const { code, stdout, stderr } = await agent.run({ path, home, work, baseUrl: `${program.url}/v1`, key, prompt: 'Mend sum.mjs, so that test.mjs passes.' })
   t.equal(code, 0, stderr)
   t.equal(await readFile(join(work, 'sum.mjs'), 'utf8'), RIGHT)
   t.match(stdout, `The test failed first: true. Now ${PASSED}.`)
   t.notOk(stdout.includes(VENDOR), 'nothing names the upstream')
   const requests = upstream.requests.slice(earlier)
-  t.ok(requests.every((request) => request.path === (wire === 'chat' ? '/v1/chat/completions' : '/v1/responses')))
-  checkConversation(t, requests.filter(({ body }) => body['tools']).at(-1)?.body ?? {}, wire)
-  t.equal((await used(program, key)).session - before.session, requests.length * RESPONSE_USAGE.total_tokens, 'each answer is charged once, at its reported usage')
+  t.ok(requests.every((request) => request.path === `/v1${PATHS[wire]}`))
+  checkConversation(t, requests.filter(({ body }) => body['tools']).at(-1)?.body ?? {}, wire, readsOf(agent).length)
+  t.equal((await used(program, key)).session - before.session, costOf(task, requests.length - 6), 'each answer is charged once, at its reported usage')
 }
 
-/** The last request brings all calls back under the upstream's ids, each followed by its result. */
-function checkConversation(t: Test, body: Loose, wire: 'chat' | 'responses'): void {
-  const ids = [0, 1, 2, 3, 4, 5].map(callId)
-  const order = [0, 0, 1, 2, 1, 2, 3, 3, 4, 4, 5, 5].map((n) => ids[n])
-  if (wire === 'chat') {
-    const turns = body.messages.filter(({ role }: Loose) => role === 'assistant' || role === 'tool')
-    t.same(turns.flatMap(({ tool_calls: calls, tool_call_id: id }: Loose) => id ?? calls?.map((call: Loose) => call.id) ?? []), order)
-    const thoughts = turns.filter(({ role }: Loose) => role === 'assistant').map((turn: Loose) => turn.reasoning_content)
-    t.ok(thoughts.every((thought: unknown) => thought === THOUGHT) || thoughts.every((thought: unknown) => thought === undefined), 'reasoning comes back unchanged where the client replays it')
-    return
+/** The last request brings all calls back under the upstream's ids, each followed by its result, and the reasoning as it was where the client replays it. */
+function checkConversation(t: Test, body: Loose, wire: WireName, reads: number): void {
+  const { ids, thoughts } = replayed(wire, body)
+  let first = 0
+  for (const calls of [1, reads, 1, 1, 1]) {
+    const expected = Array.from({ length: calls }, (_, n) => callId(first + n, wire))
+    t.same(ids.splice(0, calls), expected)
+    t.same(ids.splice(0, calls).toSorted(), expected.toSorted(), 'the results, in the order in which the tools ended')
+    first += calls
   }
-  const calls = body.input.filter(({ type }: Loose) => type === 'function_call' || type === 'function_call_output')
-  t.same(calls.map(({ call_id: id }: Loose) => id), order)
-  const reasoning = body.input.filter(({ type }: Loose) => type === 'reasoning').map((item: Loose) => item.encrypted_content)
-  t.ok(reasoning.every((one: unknown) => String(one).startsWith(`${VENDOR}-encrypted-`)), 'reasoning comes back as it was')
+  t.same(ids, [])
+  const known = { chat: THOUGHT, responses: `${VENDOR}-encrypted-`, messages: SIGNATURE }[wire]
+  const kept = thoughts.filter((thought) => thought !== undefined)
+  t.ok(kept.length === 0 || kept.length === 5, 'of all turns or of none')
+  t.ok(kept.every((thought) => String(thought).startsWith(known)), 'reasoning comes back unchanged')
+}
+
+/** The ids of calls and results in their order, and what continues the reasoning of each turn. */
+function replayed(wire: WireName, body: Loose): { ids: string[]; thoughts: unknown[] } {
+  if (wire === 'responses') {
+    const calls = body.input.filter(({ type }: Loose) => type === 'function_call' || type === 'function_call_output')
+    return { ids: calls.map(({ call_id: id }: Loose) => id), thoughts: body.input.filter(({ type }: Loose) => type === 'reasoning').map((item: Loose) => item.encrypted_content) }
+  }
+  if (wire === 'chat') {
+    const ids = body.messages.flatMap(({ tool_calls: calls, tool_call_id: id }: Loose) => id ?? calls?.map((call: Loose) => call.id) ?? [])
+    return { ids, thoughts: body.messages.filter(({ role }: Loose) => role === 'assistant').map((turn: Loose) => turn.reasoning_content) }
+  }
+  const blocks = body.messages.flatMap(({ content }: Loose) => (Array.isArray(content) ? content : []))
+  return { ids: blocks.flatMap(({ type, id, tool_use_id: answered }: Loose) => (type === 'tool_use' ? id : answered) ?? []), thoughts: blocks.filter(({ type }: Loose) => type === 'thinking').map(({ signature }: Loose) => signature) }
 }

@@ -9,6 +9,8 @@ import type { Call } from './task-model.ts'
 export type Agent = {
   /** Its entry in `test/servers/list.ts`. */
   server: string
+  /** It speaks Anthropic's wire. */
+  messages?: true
   shell(command: string): Call
   read(file: string): Call
   /** Replaces `from`, which occurs once. */
@@ -27,6 +29,28 @@ async function documented(page: string, language: string): Promise<string> {
 
 const EXAMPLE_URL = 'http://127.0.0.1:8080/v1'
 
+/** The variables that Claude Code's page sets, for a gateway at this address without `/v1`. */
+export async function claudeEnvironment(url: string, key: string): Promise<Record<string, string>> {
+  const page = await readFile(join(REPOSITORY, 'docs/clients/claude-code.md'), 'utf8')
+  const variables = [...page.matchAll(/^export (\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value.startsWith('$(') ? key : value] as const)
+  return { ...Object.fromEntries(variables), ANTHROPIC_BASE_URL: url }
+}
+
+/** The program of Claude Code, which the package has for each platform. */
+export const claudeProgram = (path: string): string => join(dirname(path), `../claude-code-${process.platform}-${process.arch}/claude`)
+
+const claudeCode: Agent = {
+  server: 'claude-code',
+  messages: true,
+  shell: (command) => ({ name: 'Bash', arguments: { command, description: 'Runs it' } }),
+  read: (file) => ({ name: 'Read', arguments: { file_path: file } }),
+  edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    const env = { HOME: home, ...(await claudeEnvironment(new URL(baseUrl).origin, key)) }
+    return run(claudeProgram(path), ['-p', '--output-format', 'json', '--allowedTools', 'Bash,Read,Edit', '--', prompt], { cwd: work, env })
+  },
+}
+
 const codex: Agent = {
   server: 'codex',
   shell: (cmd) => ({ name: 'exec_command', arguments: { cmd } }),
@@ -39,20 +63,22 @@ const codex: Agent = {
   },
 }
 
-const opencode: Agent = {
+/** `npm`: the provider, which decides on the wire. */
+const opencode = (npm: '@ai-sdk/openai-compatible' | '@ai-sdk/anthropic'): Agent => ({
   server: 'opencode',
+  ...(npm === '@ai-sdk/anthropic' ? { messages: true } : {}),
   shell: (command) => ({ name: 'bash', arguments: { command, description: 'Runs it' } }),
   read: (filePath) => ({ name: 'read', arguments: { filePath } }),
   edit: (filePath, oldString, newString) => ({ name: 'edit', arguments: { filePath, oldString, newString } }),
   async run({ path, home, work, baseUrl, key, prompt }) {
-    const settings = JSON.parse((await documented('opencode.md', 'json')).replace(EXAMPLE_URL, baseUrl))
+    const settings = JSON.parse((await documented('opencode.md', 'json')).replace(EXAMPLE_URL, baseUrl).replace('@ai-sdk/openai-compatible', npm))
     await writeFile(join(work, 'opencode.json'), JSON.stringify({ ...settings, autoupdate: false, permission: 'allow' }))
     await writeFile(join(home, 'prompt.txt'), prompt)
     const binary = join(dirname(path), `../opencode-${process.platform}-${process.arch}/bin/opencode`)
     const env = { HOME: home, OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1', TOLLGATE_API_KEY: key }
     return run('sh', ['-c', '"$0" run --format json < "$HOME/prompt.txt"', binary], { cwd: work, env })
   },
-}
+})
 
 const qwenCode: Agent = {
   server: 'qwen-code',
@@ -67,20 +93,36 @@ const qwenCode: Agent = {
   },
 }
 
+const clineProgram = (path: string): string => join(dirname(path), `../@cline/cli-${process.platform}-${process.arch}/bin/cline`)
+
+/** Without a hub, a process that would outlive it. */
+async function clineEnvironment(home: string): Promise<Record<string, string>> {
+  const settings = join(home, 'settings.json')
+  await writeFile(settings, JSON.stringify({ telemetryOptOut: true, autoUpdateEnabled: false }))
+  return { HOME: home, CLINE_GLOBAL_SETTINGS_PATH: settings, CLINE_SESSION_BACKEND_MODE: 'local' }
+}
+
 const cline: Agent = {
   server: 'cline',
   shell: (command) => ({ name: 'run_commands', arguments: { commands: [command] } }),
   read: (path) => ({ name: 'read_files', arguments: { files: [{ path }] } }),
   edit: (path, from, to) => ({ name: 'editor', arguments: { path, old_text: from, new_text: to } }),
   async run({ path, home, work, baseUrl, key, prompt }) {
-    const binary = join(dirname(path), `../@cline/cli-${process.platform}-${process.arch}/bin/cline`)
-    const settings = join(home, 'settings.json')
-    await writeFile(settings, JSON.stringify({ telemetryOptOut: true, autoUpdateEnabled: false }))
-    // Without a hub, a process that would outlive it.
-    const env = { HOME: home, CLINE_GLOBAL_SETTINGS_PATH: settings, CLINE_SESSION_BACKEND_MODE: 'local' }
-    const configured = await run(binary, ['auth', '--provider', 'openai-compatible', '--apikey', key, '--modelid', 'svc-code', '--baseurl', baseUrl], { cwd: work, env })
+    const env = await clineEnvironment(home)
+    const configured = await run(clineProgram(path), ['auth', '--provider', 'openai-compatible', '--apikey', key, '--modelid', 'svc-code', '--baseurl', baseUrl], { cwd: work, env })
     if (configured.code !== 0) return configured
-    return run(binary, ['-P', 'openai-compatible', '--json', prompt], { cwd: work, env })
+    return run(clineProgram(path), ['-P', 'openai-compatible', '--json', prompt], { cwd: work, env })
+  },
+}
+
+const clineByAnthropic: Agent = {
+  ...cline,
+  messages: true,
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    const folder = join(home, '.cline/data/settings')
+    await mkdir(folder, { recursive: true })
+    await writeFile(join(folder, 'providers.json'), (await documented('cline.md', 'json')).replace(EXAMPLE_URL, baseUrl).replace('svc_live_…', key))
+    return run(clineProgram(path), ['-P', 'anthropic', '--json', prompt], { cwd: work, env: await clineEnvironment(home) })
   },
 }
 
@@ -111,10 +153,13 @@ const pi = (api: 'openai-completions' | 'openai-responses'): Agent => ({
 
 export const AGENTS: Record<string, Agent> = {
   Codex: codex,
-  opencode,
+  opencode: opencode('@ai-sdk/openai-compatible'),
   'Qwen Code': qwenCode,
   Cline: cline,
   Continue: continueCli,
   pi: pi('openai-completions'),
   'pi on /v1/responses': pi('openai-responses'),
+  'Claude Code': claudeCode,
+  'opencode on /v1/messages': opencode('@ai-sdk/anthropic'),
+  'Cline on /v1/messages': clineByAnthropic,
 }
