@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { RequestPayload } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
+import { openDeadline } from '../../src/http/deadlines.ts'
 import { openGrowingBuffer } from '../../src/http/growing-buffer.ts'
 import { overloaded, type BodyShare } from './body-budget.ts'
 
@@ -54,18 +55,19 @@ export function readBody(
   const onError = (cause: Error) => end(new Failure('invalid_request', { message: 'The request body ended early.', cause }))
 
   let before = 0
-  const timer = setTimeout(() => setImmediate(checkRate), rate.windowMs)
+  const window = openDeadline(() => setImmediate(checkRate))
+  window.move(rate.windowMs)
   /** In the phase after that of reads: what arrived while this process was busy counts. */
   function checkRate(): void {
     if (isOver) return
     if (body.length() - before < rate.bytes) return end(new Failure('request_timeout'))
     before = body.length()
-    timer.refresh()
+    window.move(rate.windowMs)
   }
 
   function end(error: Error | null): void {
     isOver = true
-    clearTimeout(timer)
+    window.clear()
     payload.off('data', onData).off('end', onEnd).off('error', onError)
     // Later errors, such as a reset after the answer, concern nobody.
     payload.on('error', () => {})

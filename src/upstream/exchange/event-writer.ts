@@ -1,6 +1,6 @@
 /** Writes a stream of server-sent events: headers with the first bytes, keep-alive comments in silence, back-pressure, and a limit for stalled clients. */
 import type { OutgoingHttpHeaders } from 'node:http'
-import { openDeadline } from '../http/deadlines.ts'
+import { openDeadline } from '../../http/deadlines.ts'
 import type { AnswerSource } from '../http/answer.ts'
 import { disconnectStalled, type AnswerWriter, type Client, type WriterOptions } from './answer-writer.ts'
 

@@ -54,6 +54,9 @@ export type AdmittedRequest = {
 /** What a stream may bring after its answer was complete and the client left. */
 const USAGE_BYTES = 64 * 1024
 
+/** The reservation is told of so many further tokens of output, and not of each event. */
+const COVER_TOKENS = 64
+
 export class Exchange implements CallSink {
   readonly #options: ExchangeOptions
   readonly #request: AdmittedRequest
@@ -70,6 +73,8 @@ export class Exchange implements CallSink {
   #answer: StreamRewriter | null = null
   #readingOn: NodeJS.Timeout | null = null
   #bytesLeft = Infinity
+  /** Output tokens of which the reservation need not be told. */
+  #coveredUntil = 0
 
   /** An exchange of an admitted request, which `send` begins. */
   constructor(request: AdmittedRequest, options: ExchangeOptions) {
@@ -121,7 +126,11 @@ export class Exchange implements CallSink {
   bytes(text: string): void {
     const { meter, phase } = this.#answer as StreamRewriter
     const { reservation } = this.#request
-    reservation.cover(chargeOf(estimateOf(this.#charge, meter.estimateTokens()), reservation.admitted.weights), () => this.#gone())
+    const output = meter.estimateTokens()
+    if (output >= this.#coveredUntil) {
+      this.#coveredUntil = output + COVER_TOKENS
+      reservation.cover(chargeOf(estimateOf(this.#charge, output), reservation.admitted.weights), () => this.#gone())
+    }
     this.#writer.write(text)
     if (this.#hasLeft && (this.#bytesLeft -= text.length) < 0) return this.#stop()
     const now = phase()
@@ -159,8 +168,9 @@ export class Exchange implements CallSink {
 
   #stored(): void {
     this.#isStored = true
-    this.#writer.stored()
+    // First, because what the writer sends may fill the client's buffer, and pause again.
     this.resume()
+    this.#writer.stored()
   }
 
   /** The admission could not be stored: no success is answered, and nothing charged. */
@@ -211,15 +221,14 @@ export class Exchange implements CallSink {
     if (failure) this.#writer.end(answer.fail(failure), false)
     const settlement = this.#settlementOf(answer, failure !== null, isCutOff)
     if (!(settlement instanceof Promise)) return this.#conclude(answer, settlement, isCutOff)
-    settlement.then(
-      (counted) => this.#conclude(answer, counted, isCutOff),
-      // The output cannot be counted.
-      () => {
+    settlement
+      .then((counted) => this.#conclude(answer, counted, isCutOff))
+      .catch(() => {
+        // The output cannot be counted.
         this.#settle(null)
         if (this.#writer.hasBegun()) this.#writer.end(answer.fail(new Failure('internal')), false)
         else this.#refuse(new Failure('internal'))
-      },
-    )
+      })
   }
 
   /** Nothing is charged for an answer that failed before any output. */

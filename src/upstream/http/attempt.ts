@@ -4,7 +4,7 @@ import { overloaded } from '../sse/stream-rewriter.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { AttemptError, type AnswerSink, type AnswerSource } from './answer.ts'
 import type { Connections, RequestHead, Upstream } from './connection-pool.ts'
-import { openDeadline } from './deadlines.ts'
+import { openDeadline } from '../../http/deadlines.ts'
 import { readerFor, type ErrorReader } from './response-reader.ts'
 
 /** How an attempt turned out; one of both is called, once. */

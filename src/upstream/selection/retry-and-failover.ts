@@ -108,10 +108,9 @@ export class FailoverCall implements AnswerSource {
       const { call, upstream } = candidate
       const pieces = call.pieces(upstream.target)
       if (pieces === null) return this.#dispatch(candidate, connections, call.body(upstream.target))
-      pieces.then(
-        (body) => this.#dispatch(candidate, connections, body),
-        (error: Error) => this.#failed(candidate, connections, error),
-      )
+      pieces
+        .then((body) => this.#dispatch(candidate, connections, body))
+        .catch((error: Error) => this.#failed(candidate, connections, error))
     } catch (error) {
       this.#failed(candidate, connections, error as Error)
     }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openDeadline } from '../../src/upstream/http/deadlines.ts'
+import { openDeadline } from '../../src/http/deadlines.ts'
 
 t.test('a deadline that is nearer than all others passes before them', async (t) => {
   const passed: string[] = []
