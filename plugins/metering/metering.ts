@@ -1,30 +1,29 @@
 /**
  * Metering of coding requests. preHandler: admission, which reserves tokens in both windows (`request.caller` → `request.reservation`); on close: settlement.
- * Also the window headers of every answer, and the schedule of the sweep of orphaned reservations.
+ * Also the window headers of every answer.
  */
-import { randomUUID, randomUUIDv7 } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { isDistributed } from '../../src/config/startup-checks.ts'
 import { overLimit, type Failure } from '../../src/domain/errors.ts'
-import { apiOf, tenantOf } from '../../src/domain/plans.ts'
-import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
-import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
+import { apiOf } from '../../src/domain/plans.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
-import type { Admission as Size, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
-import { traced } from '../../src/tracing/tracing.ts'
 import { viewOf, type WindowsView } from '../../src/domain/token-windows.ts'
-import { windowHeaders } from './window-headers.ts'
-import { startHeartbeat } from './gateway-heartbeat.ts'
+import type { Admission as Size, OpenReservation } from '../../src/upstream/usage/reservation.ts'
+import { openAdmission, type Refused } from './admission.ts'
+import { openAdmissionQueue } from './admission-queue.ts'
+import { openHeartbeat } from './gateway-heartbeat.ts'
 import { openInFlight } from './in-flight.ts'
 import { meteringMetrics } from './metering-metrics.ts'
-import { usageLimitError } from './usage-limit-errors.ts'
-import { openGrowth } from './reservation-growth.ts'
-import { reservationSweep } from './orphaned-reservations.ts'
-import { openAdmissionQueue } from './admission-queue.ts'
 import { openRefusalCounts } from './refusal-counts.ts'
+import { openReservationSweeps } from './reservation-sweeps.ts'
+import { openSettlements } from './settlement.ts'
+import { openUnknownAdmissions } from './unknown-admissions.ts'
+import { usageLimitError } from './usage-limit-errors.ts'
+import { windowHeaders } from './window-headers.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -37,38 +36,21 @@ declare module 'fastify' {
   }
 }
 
-type Admission = Pick<OpenReservation, 'id' | 'durable'> & { subscription: string; admitted: Admitted }
-type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
-
-/** The error code of each outcome. */
-const REASONS: Record<Refused['outcome'], RefusalReason> = {
-  inactive: 'plan_inactive',
-  rate: 'rate_limited',
-  session_full: 'session_limit_reached',
-  weekly_full: 'weekly_limit_reached',
-  key_full: 'key_limit_reached',
-  concurrency: 'concurrency_limit',
-  reserved: 'window_reserved',
-}
-
-const SWEEP_MS = 1_000
-const LEASE_MS = 5_000
-const RETRY_MS = 1_000
 const REFUSALS_MS = 5_000
-const NOTHING: Promise<Settlement | null> = Promise.resolve(null)
-const STORED = Promise.resolve()
 
 async function metering(app: FastifyInstance): Promise<void> {
-  const { store, clock } = app
+  const { store, clock, log } = app
   const instance = randomUUID()
+  const isAlone = !isDistributed(app.config)
   const inFlight = openInFlight()
   const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const refusals = openRefusalCounts(store, clock)
-  const isAlone = !isDistributed(app.config)
-  const sweep = reservationSweep(store, instance, inFlight.has, (subscription, err) => {
-    app.log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
+  const unknown = openUnknownAdmissions(store, instance, inFlight.has, (subscription, err) => {
+    log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
   })
+  const admit = openAdmission({ store, clock, instance, inFlight, unknown, queue, metrics, refusals })
+  const settlements = openSettlements({ store, clock, inFlight, unknown, queue, metrics })
 
   app.decorateRequest('reservation', null)
 
@@ -76,97 +58,11 @@ async function metering(app: FastifyInstance): Promise<void> {
     const { admits } = request.routeOptions.config
     const { caller } = request
     if (!admits || !caller) return
-    const size = admits(request)
-    const id = randomUUIDv7()
-    // In flight before the admission is written, so that the sweep does not release it.
-    inFlight.add(id)
-    try {
-      let durable = STORED
-      const admit = () =>
-        caller.creating(async (subscription, facts) => {
-          const decided = await store.decide<'admit'>(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock())
-          durable = decided.durable
-          return decided.answer
-        })
-      const answer = await traced('admission', { within: true }, () => queue.admit(caller.key.subscription, admit, isBlocked, reply.raw))
-      if (answer.outcome !== 'admitted') {
-        // It may rest on admissions that are not stored yet.
-        await durable
-        metrics.refused(answer.outcome)
-        refusals.count(caller.key.subscription, caller.key.keyId, REASONS[answer.outcome])
-        throw refusalOf(answer, reply, clock())
-      }
-      request.reservation = openReservation({ id, subscription: caller.key.subscription, admitted: answer, durable }, request, reply)
-    } finally {
-      if (!request.reservation) inFlight.remove(id)
-    }
+    const answer = await admit(caller, admits(request), reply.raw)
+    if ('outcome' in answer) throw refusalOf(answer, reply, clock())
+    setWindowHeaders(reply, answer.admitted.windows, clock())
+    request.reservation = settlements.open(answer, request, reply)
   })
-
-  function openReservation({ id, subscription, admitted, durable }: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation {
-    const { windows, ...terms } = admitted
-    const extend = async (tokens: number): Promise<number | 'gone'> => {
-      const answer = await store.change(subscription, { op: 'extend', id, tokens }, clock())
-      if (answer.outcome === 'gone') return 'gone'
-      metrics.extended(answer.reserved - reserved())
-      return answer.reserved
-    }
-    const { reserved, ensure, cover } = openGrowth(admitted.reserved, extend, (err) =>
-      request.log.warn({ event: 'reservation_extension_failed', err, reservation: id }, 'reservation extension failed'),
-    )
-    let outcome = NOTHING
-    metrics.open(admitted.reserved)
-    const { promise: facts, resolve: logFacts } = Promise.withResolvers<Record<string, unknown>>()
-    request.logged = facts
-    const settle = async () => {
-      let settlement: Settlement | null = null
-      try {
-        settlement = await outcome
-      } catch (err) {
-        request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
-      }
-      // In one write with its admission it would be charged again when that write is repeated. Without a stored admission there is no charge.
-      const isStored = await durable.then(() => true, () => false)
-      if (!isStored) settlement = null
-      const charged = await settleUntilDone(id, subscription, settlement, request)
-      metrics.settled(reserved(), settlement?.usage ?? null, tenantOf(subscription))
-      logFacts({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
-      queue.notify(subscription)
-      inFlight.remove(id)
-    }
-    // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
-    if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
-    else reply.raw.once('close', () => void request.span.run(settle))
-    setWindowHeaders(reply, windows, clock())
-    return {
-      id,
-      admitted: terms,
-      durable,
-      settleWith(promise) {
-        outcome = promise
-      },
-      ensure,
-      cover,
-    }
-  }
-
-  /** Retries the settlement until its outcome is known. After a shutdown, the sweep of another gateway charges the estimate. */
-  async function settleUntilDone(
-    id: string,
-    subscription: string,
-    settlement: Settlement | null,
-    request: FastifyRequest,
-  ): Promise<number | null> {
-    for (;;) {
-      try {
-        const answer = await store.change(subscription, { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false, ...(settlement?.seen === undefined ? {} : { seen: settlement.seen }) }, clock())
-        return answer.outcome === 'settled' ? answer.charged : null
-      } catch (err) {
-        request.log.warn({ event: 'settlement_failed', err, reservation: id }, 'settlement failed, will be retried')
-        if (stopped) return null
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-      }
-    }
-  }
 
   app.addHook('onSend', (request, reply, payload, done) => {
     const { caller, reservation } = request
@@ -178,43 +74,16 @@ async function metering(app: FastifyInstance): Promise<void> {
     return addCurrentWindows(app, caller.key.subscription, reply)
   })
 
-  let stopped = false
-  const timers: NodeJS.Timeout[] = []
-  app.addHook('onReady', async () => {
-    // The first heartbeat is written before the first reservation, so that this instance is known to the sweep of others.
-    timers.push(await startHeartbeat(store, instance, app.log))
-    // Reservations that this program made before it was killed are expired at once.
-    if (isAlone) metrics.swept({ expired: await sweep.expireOthers(clock()), released: 0 })
-    timers.push(setInterval(() => void runSweeps(), SWEEP_MS))
-  })
-
-  let sweeping = false
-  async function runSweeps(): Promise<void> {
-    if (sweeping) return
-    sweeping = true
-    try {
-      const now = clock()
-      const released = await sweep.releaseOwn(now)
-      const isLeader = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
-      const expired = isLeader ? await sweep.expireDead(now) : 0
-      metrics.swept({ expired, released })
-      if (expired + released > 0) app.log.warn({ event: 'orphaned_reservations_expired', expired, released }, 'expired orphaned reservations')
-    } catch (err) {
-      app.log.warn({ event: 'reservation_sweep_failed', err }, 'sweep of orphaned reservations failed')
-    } finally {
-      sweeping = false
-    }
-  }
-
+  const heartbeat = openHeartbeat(store, instance, log)
+  const sweeps = openReservationSweeps(app, { instance, isAlone, unknown, metrics })
+  const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) => log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'))
+  // The first heartbeat is written before the first reservation, so that this instance is known to the sweep of others.
+  for (const task of [heartbeat, sweeps, counting]) app.addHook('onReady', task.start)
   app.addHook('onClose', async () => {
-    for (const timer of timers) clearInterval(timer)
-    const areSettled = await inFlight.drained(RETRY_MS)
-    stopped = true
+    const areSettled = await settlements.stop()
+    for (const task of [counting, sweeps, heartbeat]) await task.stop()
     if (areSettled) await store.forgetInstance(instance).catch(() => {})
   })
-  const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) => app.log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'))
-  app.addHook('onReady', counting.start)
-  app.addHook('onClose', counting.stop)
 }
 
 function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
@@ -245,11 +114,6 @@ async function addCurrentWindows({ store, clock }: FastifyInstance, subscription
 
 function setWindowHeaders(reply: FastifyReply, windows: WindowsView, now: number): void {
   reply.headers(windowHeaders(windows, now, reply.request.routeOptions.config.messages === 'always'))
-}
-
-/** Waiting can help: a reservation of another request blocks this one. */
-function isBlocked(answer: { outcome: string }): boolean {
-  return answer.outcome === 'concurrency' || answer.outcome === 'reserved'
 }
 
 export default fp(metering, { name: 'metering', fastify: '5.x', dependencies: ['errors', 'auth'], decorators: { fastify: ['clock', 'config', 'metrics', 'store'], request: ['caller', 'logged', 'span'] } })

@@ -1,17 +1,15 @@
-/** Sweep of orphaned reservations: expires those of dead gateways, and releases our own whose admission had an unknown outcome. */
+/** Sweep of orphaned reservations: expires those of dead gateways. `unknown-admissions.ts` releases our own. */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { sweepEach } from '../../src/tasks/sweep-pass.ts'
 
 /** A gateway whose heartbeat did not change for this long is dead. */
 export const DEAD_MS = 45_000
-/** An own reservation that is not in flight and older than this belongs to an admission with an unknown outcome. */
-export const UNKNOWN_MS = 30_000
+/** How often all records with reservations are read to find a gateway without a heartbeat; and at once where one is dead. */
+const READ_MS = 5_000
 const BATCH = 100
 
 export type Sweep = {
-  /** Releases own reservations that are not in flight and older than `UNKNOWN_MS`. Every process runs this for itself. Returns their number. */
-  releaseOwn(now: number): Promise<number>
   /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns their number. */
   expireDead(now: number): Promise<number>
   /** Charges the reservations of all other instances at their estimate, for a process that is alone with its store. Returns their number. */
@@ -25,16 +23,12 @@ const NO_HEARTBEAT = -1
  * The sweeps of one process. They rely on its own observations: an instance is dead when the successful sweeps of 45 s read the same heartbeat, or none. `failed` is called for
  * each record that cannot be changed now; the next sweep finds it again.
  */
-export function reservationSweep(
-  store: Store,
-  instance: string,
-  inFlight: (id: string) => boolean,
-  failed: (subscription: string, error: unknown) => void = () => {},
-): Sweep {
+export function reservationSweep(store: Store, instance: string, failed: (subscription: string, error: unknown) => void = () => {}): Sweep {
   const observed = new Map<string, { count: number; since: number }>()
   /** Instances with reservations and no heartbeat at the last sweep. */
   let silent = new Set<string>()
   let lastSweepAt = Number.NEGATIVE_INFINITY
+  let lastReadAt = Number.NEGATIVE_INFINITY
 
   /** After a gap between our own sweeps the time of every other instance starts anew. */
   function observe(beats: { instance: string; count: number }[], now: number): Set<string> {
@@ -52,22 +46,11 @@ export function reservationSweep(
   }
 
   return {
-    async releaseOwn(now) {
-      let released = 0
-      const release = async (record: Subscription): Promise<void> => {
-        for (const [id, reservation] of Object.entries(record.coding?.reservations ?? {})) {
-          if (reservation.instance !== instance || inFlight(id) || now - reservation.at < UNKNOWN_MS) continue
-          await store.change(record.id, { op: 'settle', id, usage: null, estimated: false }, now)
-          released++
-        }
-      }
-      await sweepEach(withReservations(store), release, ({ id }, error) => failed(id, error))
-      return released
-    },
-
     async expireDead(now) {
       const beats = await store.heartbeats()
       const dead = observe(beats, now)
+      if (dead.size === 0 && now - lastReadAt < READ_MS) return 0
+      lastReadAt = now
       const listed = new Set(beats.map((beat) => beat.instance))
       const { expired, others } = await expire((owner) => dead.has(owner), now)
       silent = new Set([...others].filter((owner) => !listed.has(owner)))

@@ -1,69 +1,187 @@
 /** Admission queue, orphaned reservations, and admission over HTTP. */
 import { PassThrough } from 'node:stream'
-import t from 'tap'
-import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/orphaned-reservations.ts'
-import { openAdmissionQueue } from '../../plugins/metering/admission-queue.ts'
+import t, { type Test } from 'tap'
+import { reservationSweep, DEAD_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { CONCURRENCY, openAdmissionQueue, type Block } from '../../plugins/metering/admission-queue.ts'
+import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
 /** A client that does not disconnect. */
 const connected = new PassThrough()
+/** No second try without a notification. */
+const NEVER_MS = 3_600_000
 
-/** Attempts that are blocked until `unblock`. */
-function blockedAttempts() {
-  let open = false
+/** A queue over a plan whose room for requests and tokens the test sets: `window`, and by the key's name. Every request gets what it needs, or is blocked. */
+function openRoom(room: Record<string, number>, maxMs = 10_000) {
+  const time = { now: 0 }
+  const queue = openAdmissionQueue(() => time.now, maxMs, NEVER_MS)
+  const served: string[] = []
   const tries: string[] = []
+  const blockOf = (key: string, needs: number): Block | null => {
+    if (room[CONCURRENCY] === 0) return { cause: CONCURRENCY, needs: 0, left: 0 }
+    for (const cause of [key, 'window']) if (needs > (room[cause] ?? Infinity)) return { cause, needs, left: room[cause] ?? 0 }
+    return null
+  }
   return {
+    time,
+    room,
+    served,
     tries,
-    attempt: (name: string) => async () => {
-      tries.push(name)
-      return open
+    ask(name: string, needs = 1, key = 'key a', client: PassThrough = connected) {
+      const attempt = async () => {
+        tries.push(name)
+        const block = blockOf(key, needs)
+        if (block) return block
+        for (const cause of [key, 'window']) if (cause in room) room[cause]! -= needs
+        if (CONCURRENCY in room) room[CONCURRENCY]!--
+        served.push(name)
+        return null
+      }
+      return queue.admit({ subscription: 's', causes: ['window', key], client }, attempt, (block) => block)
     },
-    unblock: () => {
-      open = true
+    other: (name: string) => queue.admit({ subscription: 'other', causes: [], client: connected }, async () => void served.push(name), () => null),
+    async settle(more: Record<string, number>) {
+      for (const [cause, amount] of Object.entries(more)) room[cause] = (room[cause] ?? 0) + amount
+      queue.notify('s')
+      await turns()
     },
   }
 }
-const blocked = (answer: boolean) => !answer
 
-t.test('an attempt that is not blocked does not wait', async (t) => {
-  const { attempt, unblock, tries } = blockedAttempts()
-  unblock()
-  t.equal(await openAdmissionQueue(() => 0).admit('s', attempt('a'), blocked, connected), true)
+/** Long enough for whatever waits for nothing else. */
+async function turns(): Promise<void> {
+  for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve))
+}
+
+/** Ends what still waits. */
+function end(t: Test, { time, settle }: ReturnType<typeof openRoom>): void {
+  t.teardown(async () => {
+    time.now = Infinity
+    await settle({})
+  })
+}
+
+t.test('a request that is not blocked does not wait', async (t) => {
+  const { ask, tries } = openRoom({})
+  t.equal(await ask('a'), null)
   t.same(tries, ['a'])
 })
 
-t.test('waiting requests are admitted in FIFO order after a notification', async (t) => {
-  const { attempt, unblock } = blockedAttempts()
-  const queue = openAdmissionQueue(() => 0, 10_000, 3_600_000)
-  const served: string[] = []
-  const waiting = ['a', 'b', 'c'].map((name) => queue.admit('s', attempt(name), blocked, connected).then(() => served.push(name)))
-  await new Promise((resolve) => setImmediate(resolve))
-  t.same(served, [])
-  unblock()
-  queue.notify('s')
-  await Promise.all(waiting)
-  t.same(served, ['a', 'b', 'c'])
+t.test('requests above the concurrency are admitted in FIFO order as others end, and new ones come last', async (t) => {
+  const plan = openRoom({ [CONCURRENCY]: 0 })
+  const waiting = ['a', 'b', 'c'].map((name) => plan.ask(name))
+  await turns()
+  await plan.settle({ [CONCURRENCY]: 1 })
+  t.same(plan.served, ['a'])
+  plan.room[CONCURRENCY] = 1
+  const last = plan.ask('d')
+  await turns()
+  t.same(plan.served, ['a'], 'a new one does not overtake')
+  await plan.settle({ [CONCURRENCY]: 3 })
+  await Promise.all([...waiting, last])
+  t.same(plan.served, ['a', 'b', 'c', 'd'])
 })
 
-t.test('a queue does not block other subscriptions', async (t) => {
-  const { attempt } = blockedAttempts()
+t.test('a queue does not block other subscriptions, and a disconnect ends a wait', async (t) => {
+  const plan = openRoom({ [CONCURRENCY]: 0 })
   const client = new PassThrough()
-  const queue = openAdmissionQueue(() => 0, 10_000, 3_600_000)
-  const waiting = queue.admit('s', attempt('a'), blocked, client)
-  t.equal(await queue.admit('other', async () => true, blocked, connected), true)
+  const waiting = plan.ask('a', 1, 'key a', client)
+  await plan.other('b')
+  t.same(plan.served, ['b'])
   client.destroy()
-  t.equal(await waiting, false, 'a disconnect ends the wait')
+  t.match(await waiting, { cause: CONCURRENCY })
 })
 
 t.test('the wait ends with the last result after maxMs', async (t) => {
-  let now = 0
-  const { attempt } = blockedAttempts()
-  const queue = openAdmissionQueue(() => now, 10_000, 3_600_000)
-  const waiting = queue.admit('s', attempt('a'), blocked, connected)
-  await new Promise((resolve) => setImmediate(resolve))
-  now = 10_000
-  queue.notify('s')
-  t.equal(await waiting, false)
+  const plan = openRoom({ [CONCURRENCY]: 0 })
+  const waiting = plan.ask('a')
+  await turns()
+  plan.time.now = 10_000
+  await plan.settle({})
+  t.match(await waiting, { cause: CONCURRENCY })
+})
+
+t.test('a key whose own tokens are reserved holds up no other key of the plan', async (t) => {
+  const plan = openRoom({ 'key a': 0, window: 100 })
+  end(t, plan)
+  for (let i = 0; i < 3; i++) void plan.ask(`a${i}`, 10, 'key a')
+  await turns()
+  plan.time.now = 9_000
+  await plan.ask('b', 10, 'key b')
+  t.same(plan.served, ['b'])
+  await plan.settle({ 'key a': 10 })
+  t.same(plan.served, ['b', 'a0'])
+})
+
+t.test('a request that was blocked by the concurrency waits for its key then, and lets others pass', async (t) => {
+  const plan = openRoom({ [CONCURRENCY]: 0, 'key a': 0, window: 100 })
+  end(t, plan)
+  void plan.ask('a', 10, 'key a')
+  void plan.ask('b', 10, 'key b')
+  await turns()
+  await plan.settle({ [CONCURRENCY]: 5 })
+  t.same(plan.served, ['b'])
+})
+
+t.test('a request that needs more than is left lets smaller ones pass for half of its time, and then gets what they leave', async (t) => {
+  const plan = openRoom({ window: 50 })
+  end(t, plan)
+  const large = plan.ask('large', 80)
+  await turns()
+  await plan.ask('small 1', 20)
+  plan.time.now = 4_999
+  await plan.ask('small 2', 20)
+  plan.time.now = 5_000
+  void plan.ask('small 3', 5)
+  await turns()
+  t.same(plan.served, ['small 1', 'small 2'], 'the others wait for it now')
+  await plan.settle({ window: 60 })
+  t.same(plan.served, ['small 1', 'small 2'], 'also when another one would fit')
+  await plan.settle({ window: 20 })
+  await large
+  t.same(plan.served, ['small 1', 'small 2', 'large', 'small 3'])
+})
+
+t.test('large requests, one after the other, hold up smaller ones for half of the time at most', async (t) => {
+  const plan = openRoom({ window: 50 })
+  end(t, plan)
+  const since = new Map<number, number>()
+  let longest = 0
+  for (let second = 0; second < 120; second++) {
+    plan.time.now = second * 1000
+    void plan.ask(`large ${second}`, 80)
+    since.set(second, second)
+    void plan.ask(`small ${second}`, 1)
+    await plan.settle({})
+    for (const [asked] of since)
+      if (plan.served.includes(`small ${asked}`)) {
+        longest = Math.max(longest, second - asked)
+        since.delete(asked)
+      }
+    plan.room['window'] = 50
+  }
+  t.ok(longest > 0, 'the large ones did hold them up')
+  t.ok(longest <= 5, `the longest wait was ${longest} s`)
+  t.ok(since.size <= 6, `${since.size} wait at the end`)
+})
+
+t.test('a settlement costs one try for each cause, however many wait', async (t) => {
+  const plan = openRoom({ window: 0, 'key a': 0 })
+  end(t, plan)
+  for (let i = 0; i < 100; i++) void plan.ask(`${i}`, 10, i % 2 === 0 ? 'key a' : 'key b')
+  await turns()
+  plan.tries.length = 0
+  await plan.settle({})
+  t.same(plan.tries, ['0', '1'])
+})
+
+t.test('at most a thousand wait; one more is tried once', async (t) => {
+  const plan = openRoom({ [CONCURRENCY]: 0 })
+  end(t, plan)
+  for (let i = 0; i < 1_000; i++) void plan.ask(`${i}`)
+  await turns()
+  t.match(await plan.ask('more'), { cause: CONCURRENCY })
 })
 
 t.test('reservations of a gateway without a new heartbeat for 45 s are charged at their estimate, those of a live one are kept', async (t) => {
@@ -73,7 +191,7 @@ t.test('reservations of a gateway without a new heartbeat for 45 s are charged a
     gateway.store.change(id, { op: 'admit', id: name, instance, keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   await admit('a', 'dead')
   await admit('b', 'alive')
-  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  const sweep = reservationSweep(gateway.store, 'me')
   await gateway.store.heartbeat('dead', 1)
   for (let ms = 0; ms < DEAD_MS; ms += 5_000) {
     await gateway.store.heartbeat('alive', ms)
@@ -94,7 +212,7 @@ t.test('a process alone with its store expires all reservations of earlier proce
   }
   await gateway.store.heartbeat('killed', 1)
   await gateway.store.heartbeat('me', 1)
-  t.equal(await reservationSweep(gateway.store, 'me', () => true).expireOthers(START), 2)
+  t.equal(await reservationSweep(gateway.store, 'me').expireOthers(START), 2)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['me'])
   t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'killed'))
 })
@@ -103,7 +221,7 @@ t.test('a gateway with reservations and no heartbeat is dead after 45 s', async 
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'silent', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
-  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  const sweep = reservationSweep(gateway.store, 'me')
   let expired = 0
   for (let ms = 0; ms <= DEAD_MS + 5_000; ms += 5_000) {
     expired += await sweep.expireDead(START + ms)
@@ -117,21 +235,78 @@ t.test('a gap between sweeps declares no gateway dead', async (t) => {
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   await gateway.store.heartbeat('slow', 1)
-  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  const sweep = reservationSweep(gateway.store, 'me')
   await sweep.expireDead(START)
   t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)
 })
 
-t.test('an own reservation that is not in flight is released after 30 s', async (t) => {
+t.test('an own reservation of an unknown admission is released after 30 s, and those in flight are kept', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   for (const name of ['known', 'lost']) {
     await gateway.store.change(id, { op: 'admit', id: name, instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   }
-  const sweep = reservationSweep(gateway.store, 'me', (name) => name === 'known')
-  t.equal(await sweep.releaseOwn(START + UNKNOWN_MS - 1), 0)
-  t.equal(await sweep.releaseOwn(START + UNKNOWN_MS), 1)
+  const unknown = openUnknownAdmissions(gateway.store, 'me', (name) => name === 'known')
+  unknown.add(id, START)
+  t.equal(await unknown.release(START + UNKNOWN_MS - 1), 0)
+  t.equal(await unknown.release(START + UNKNOWN_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])
+})
+
+t.test('a write of an unknown admission that takes effect late is released as well, as long as it can', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  const admit = (name: string, now: number) =>
+    gateway.store.change(id, { op: 'admit', id: name, instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, now)
+  const { store, reads } = countingReads(gateway.store)
+  const unknown = openUnknownAdmissions(store, 'me', () => false)
+  unknown.add(id, START)
+  let now = START
+  for (; reads.length < 2; now += 1_000) t.equal(await unknown.release(now), 0)
+  // Nobody has written the record meanwhile, so that the write may still replace it.
+  await admit('late', now)
+  let released = 0
+  for (; reads.length < 5 && now < START + 3_600_000; now += 1_000) released += await unknown.release(now)
+  t.equal(released, 1)
+  const before = reads.length
+  for (; now < START + 7_200_000; now += 60_000) await unknown.release(now)
+  t.ok(reads.length <= before + 1, 'once another write has replaced the record, it is not read again')
+})
+
+/** Notes the subscriptions whose records are read. */
+function countingReads(store: Store): { store: Store; reads: string[] } {
+  const reads: string[] = []
+  const counted: Store = {
+    ...store,
+    subscription: (id) => (reads.push(id), store.subscription(id)),
+    subscriptionsWith: async (...args) => {
+      const found = await store.subscriptionsWith(...args)
+      reads.push(...found.map(({ id }) => id))
+      return found
+    },
+  }
+  return { store: counted, reads }
+}
+
+t.test('of 500 plans with requests in flight, a gateway reads those records alone to which its own admissions are unknown', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const ids: string[] = []
+  for (let n = 0; n < 500; n++) ids.push(await gateway.plan(`coder-${n}`, { product: 'Coding', coding: CODING }))
+  await Promise.all(ids.map((id, n) => gateway.store.change(id, { op: 'admit', id: `r${n}`, instance: 'other', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)))
+  await gateway.store.heartbeat('other', 1)
+  const { store, reads } = countingReads(gateway.store)
+  const unknown = openUnknownAdmissions(store, 'me', () => false)
+  for (const id of ids.slice(0, 3)) for (let n = 0; n < 100; n++) unknown.add(id, START)
+  for (let ms = 0; ms <= UNKNOWN_MS; ms += 1_000) await unknown.release(START + ms)
+  t.same(reads.sort(), ids.slice(0, 3).sort())
+  // The one gateway that sweeps for all.
+  reads.length = 0
+  const sweep = reservationSweep(store, 'me')
+  for (let ms = 0; ms < 10_000; ms += 1_000) {
+    await gateway.store.heartbeat('other', ms + 2)
+    await sweep.expireDead(START + ms)
+  }
+  t.equal(reads.length, 2 * 500, 'every five seconds')
 })
 
 t.test('a request above the plan\'s concurrency waits in the queue and is then admitted', async (t) => {

@@ -23,14 +23,14 @@ export const DISPATCH_BUGS: Listed[] = [
   {
     name: 'the record in memory outlives a write that failed',
     file: COMMIT, within: 600,
-    from: '  queue.cached = undefined\n  queue.ahead = undefined\n',
-    to: '  queue.cached = undefined\n',
+    from: '  queue.stored = undefined\n  queue.ahead = undefined\n',
+    to: '',
   },
   {
     name: 'a command that is called during a write is applied to what is being written',
     file: COMMIT, within: 600,
     from: 'one.apply(healing(queue.ahead ?? null, storeTime()))',
-    to: 'one.apply(healing(queue.cached ?? null, storeTime()))',
+    to: 'one.apply(healing(queue.stored ?? null, storeTime()))',
   },
   {
     name: 'a process that starts alone keeps what the last one reserved',

@@ -25,8 +25,8 @@ const storeBugs: Listed[] = [
   {
     name: 'a conflict is treated as a success',
     file: 'src/backends/store/group-commit.ts', within: 20,
-    from: `if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'`,
-    to: 'await records.replace(next, next.version - 1)',
+    from: `if ((await mode.run(() => records.replace(next, next.version - 1))) === 'conflict') return 'conflict'`,
+    to: 'await mode.run(() => records.replace(next, next.version - 1))',
   },
   {
     name: 'two tasks may have one Idempotency-Key',
@@ -396,7 +396,7 @@ const codingBugs: Listed[] = [
   {
     name: 'a request is admitted past the reservations of others',
     file: 'src/domain/subscription/token-reservations.ts', within: 80,
-    from: `if (room.taken > 0) return 'reserved'\n    tokens = room.left`,
+    from: `if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }\n    tokens = room.left`,
     to: 'tokens = Math.max(1, room.left)',
   },
   {
@@ -413,15 +413,15 @@ const codingBugs: Listed[] = [
   },
   {
     name: 'a request in flight is released',
-    file: 'plugins/metering/orphaned-reservations.ts', within: 40,
-    from: '|| inFlight(id) ||',
-    to: '||',
+    file: 'plugins/metering/unknown-admissions.ts', within: 600,
+    from: ' && !inFlight(id))',
+    to: ')',
   },
   {
     name: 'an admission that was never answered is kept',
-    file: 'plugins/metering/orphaned-reservations.ts', within: 200,
-    from: 'now - reservation.at < UNKNOWN_MS) continue',
-    to: 'now > 0) continue',
+    file: 'plugins/metering/unknown-admissions.ts', within: 200,
+    from: 'now - at >= UNKNOWN_MS)',
+    to: 'now < 0)',
   },
 ]
 

@@ -1,7 +1,8 @@
 /** Records that are too busy to be changed, in claims and sweeps: the tenants of all other records are served. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { reservationSweep, UNKNOWN_MS, DEAD_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { reservationSweep, DEAD_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { Busy, Unavailable } from '../../src/domain/errors.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
@@ -124,8 +125,11 @@ t.test('a busy record does not hold up the sweep of the reservations of others, 
   let isBusy = true
   const failures: string[] = []
   const sometimes = { ...store, change: ((...args: Parameters<Change>) => (isBusy && args[0] === busy ? tooBusy() : store.change(...args))) as Change }
-  const sweep = reservationSweep(sometimes, 'me', () => false, (id) => void failures.push(id))
-  t.equal(await sweep.releaseOwn(T0 + UNKNOWN_MS), 1)
+  const failed = (id: string) => void failures.push(id)
+  const sweep = reservationSweep(sometimes, 'me', failed)
+  const unknown = openUnknownAdmissions(sometimes, 'me', () => false, failed)
+  for (const id of [busy, other]) unknown.add(id, T0)
+  t.equal(await unknown.release(T0 + UNKNOWN_MS), 1)
   let expired = 0
   for (let ms = 0; ms <= DEAD_MS; ms += 5_000) expired += await sweep.expireDead(T0 + ms)
   t.equal(expired, 1)
@@ -133,7 +137,7 @@ t.test('a busy record does not hold up the sweep of the reservations of others, 
   t.same(new Set(failures), new Set([busy]))
   isBusy = false
   t.equal(await sweep.expireDead(T0 + DEAD_MS + 5_000), 1)
-  t.equal(await sweep.releaseOwn(T0 + DEAD_MS + 5_000), 1)
+  t.equal(await unknown.release(T0 + DEAD_MS + 5_000), 1)
   t.same(await store.heartbeats(), [])
 })
 

@@ -73,7 +73,8 @@ export type Commands = {
           hidden: Hidden
           windows: WindowsView
         }
-      | { outcome: 'weekly_full' | 'session_full' | 'key_full' | 'concurrency' | 'reserved'; windows: WindowsView }
+      | { outcome: 'weekly_full' | 'session_full' | 'key_full' | 'concurrency'; windows: WindowsView }
+      | ({ outcome: 'reserved'; windows: WindowsView } & Shortage)
   }
   extend: { in: { id: string; tokens: number }; out: { outcome: 'extended'; reserved: number } | { outcome: 'gone' } }
   settle: {
@@ -111,6 +112,9 @@ export type Commands = {
   close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } & Ready }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
+
+/** Other reservations leave fewer tokens than a request `needs`: of a window, or of its key's cap, which goes first. */
+export type Shortage = { of: 'window' | 'key'; needs: number; left: number }
 
 export type CommandName = keyof Commands
 export type Command = { [N in CommandName]: { op: N } & Commands[N]['in'] }[CommandName]

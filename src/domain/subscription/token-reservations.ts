@@ -14,7 +14,7 @@ import {
   type Reserved,
   type Usage,
 } from '../token-windows.ts'
-import type { Answer, Command } from './commands.ts'
+import type { Answer, Command, Shortage } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
 import { dayOf, newestDays } from './days.ts'
 import type { Step } from './reducer.ts'
@@ -39,7 +39,7 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
   if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
   const reserved = reservedIn(account, input.keyId)
   const tokens = grant(account, terms, input, reserved)
-  if (typeof tokens === 'string') return { record, answer: { outcome: tokens, windows: windowsOf(account, terms, reserved) } }
+  if (typeof tokens !== 'number') return { record, answer: { ...tokens, windows: windowsOf(account, terms, reserved) } }
 
   const session = account.session ?? { start: now, end: now + terms.sessionMs, used: 0 }
   const reservation: Reservation = {
@@ -104,21 +104,22 @@ function grant(
   terms: CodingTerms,
   input: In<'admit'>,
   reserved: Reserved,
-): number | NonNullable<ReturnType<typeof fullness>> | 'concurrency' | 'reserved' {
+): number | { outcome: NonNullable<ReturnType<typeof fullness>> | 'concurrency' } | ({ outcome: 'reserved' } & Shortage) {
   const full = fullness(account, terms, input)
-  if (full) return full
-  if (reserved.count >= terms.maxConcurrentRequests) return 'concurrency'
-  const rooms = [
-    { left: terms.sessionTokens - (account.session?.used ?? 0) - reserved.session, taken: reserved.session },
-    { left: terms.weeklyTokens - account.weekly.used - reserved.weekly, taken: reserved.weekly },
+  if (full) return { outcome: full }
+  if (reserved.count >= terms.maxConcurrentRequests) return { outcome: 'concurrency' }
+  const rooms: { of: Shortage['of']; left: number; taken: number }[] = [
+    { of: 'window', left: terms.sessionTokens - (account.session?.used ?? 0) - reserved.session, taken: reserved.session },
+    { of: 'window', left: terms.weeklyTokens - account.weekly.used - reserved.weekly, taken: reserved.weekly },
   ]
   if (input.keyCap !== null) {
-    rooms.push({ left: input.keyCap - keyUsed(account, input.keyId) - reserved.key, taken: reserved.key })
+    // First: who waits for its key waits for nobody else.
+    rooms.unshift({ of: 'key', left: input.keyCap - keyUsed(account, input.keyId) - reserved.key, taken: reserved.key })
   }
   let tokens = estimateOf(account, terms, input)
   for (const room of rooms) {
     if (tokens <= room.left) continue
-    if (room.taken > 0) return 'reserved'
+    if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }
     tokens = room.left
   }
   return tokens

@@ -1,5 +1,6 @@
 /** A simulated coding gateway, as `plugins/metering`: admits, extends and settles requests, sends heartbeats, and runs the real reservation sweep. */
 import { reservationSweep, type Sweep } from '../../../plugins/metering/orphaned-reservations.ts'
+import { openUnknownAdmissions, type UnknownAdmissions } from '../../../plugins/metering/unknown-admissions.ts'
 import { overLimit, Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Usage } from '../../../src/domain/token-windows.ts'
@@ -12,7 +13,7 @@ const LEASE_MS = 20_000
 
 /** An admitted request. `durable` as in `Store.decide`. */
 type Admission = { reserved: number; durable: Promise<void> }
-type Running = { inFlight: Set<string>; instance: string; heartbeats: number; keysVersion: number; sweep: Sweep; store: Store }
+type Running = { inFlight: Set<string>; instance: string; heartbeats: number; keysVersion: number; sweep: Sweep; unknown: UnknownAdmissions; store: Store }
 
 const gateways = new WeakMap<Machine, Running>()
 
@@ -20,8 +21,9 @@ export function gateway(world: World, machine: Machine): void {
   const instance = world.uuid(machine.clock())
   const inFlight = new Set<string>()
   const store = machine.store(machine.actor('sweep'))
-  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
-  const running: Running = { inFlight, instance, heartbeats: 0, keysVersion: 0, store, sweep }
+  const sweep = reservationSweep(store, instance)
+  const unknown = openUnknownAdmissions(store, instance, (id) => inFlight.has(id))
+  const running: Running = { inFlight, instance, heartbeats: 0, keysVersion: 0, store, sweep, unknown }
   machine.process.onCrash.add(() => {
     for (const id of inFlight) world.checker.inFlight.delete(id)
     if (world.isSole) world.checker.dead.add(instance)
@@ -54,9 +56,9 @@ export function gateway(world: World, machine: Machine): void {
   })
 }
 
-async function sweepOnce({ isSole }: World, machine: Machine, { store, instance, sweep }: Running): Promise<void> {
+async function sweepOnce({ isSole }: World, machine: Machine, { store, instance, sweep, unknown }: Running): Promise<void> {
   const now = machine.clock()
-  await sweep.releaseOwn(now)
+  await unknown.release(now)
   if (!isSole && (await store.takeLease('reservations', instance, now + LEASE_MS, now))) await sweep.expireDead(now)
 }
 
@@ -82,12 +84,17 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
     if (admission === null) return
     settles = true
     const usage = await answer(world, machine, store, id, admission)
+    const isStored = await admission.durable.then(() => true, () => false)
+    if (!isStored) running.unknown.add(SUBSCRIPTION, machine.clock())
     await settle(machine, store, id, usage)
     if (checker.requests.get(id)?.open) checker.report(`request ${id} was answered settled, but is still open`)
     setInFlight(false)
   } finally {
     // Unknown outcome: the sweep may release the reservation.
-    if (!settles) setInFlight(false)
+    if (!settles) {
+      setInFlight(false)
+      running.unknown.add(SUBSCRIPTION, machine.clock())
+    }
   }
 }
 

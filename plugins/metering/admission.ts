@@ -1,0 +1,94 @@
+/** Admission of a coding request: reserves tokens in both windows, or refuses; waits in the queue while other requests block it. */
+import { randomUUIDv7 } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
+import type { Store } from '../../src/backends/store/store.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
+import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
+import { traced } from '../../src/tracing/tracing.ts'
+import type { Admission as Size, Admitted, OpenReservation } from '../../src/upstream/usage/reservation.ts'
+import { CONCURRENCY, type AdmissionQueue, type Block, type Client } from './admission-queue.ts'
+import type { InFlight } from './in-flight.ts'
+import type { MeteringMetrics } from './metering-metrics.ts'
+import type { RefusalCounts } from './refusal-counts.ts'
+import type { UnknownAdmissions } from './unknown-admissions.ts'
+
+export type Admission = Pick<OpenReservation, 'id' | 'durable'> & { subscription: string; admitted: Admitted }
+export type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
+
+type AdmissionContext = {
+  store: Pick<Store, 'decide'>
+  clock: () => number
+  /** This process. */
+  instance: string
+  inFlight: InFlight
+  unknown: UnknownAdmissions
+  queue: AdmissionQueue
+  metrics: MeteringMetrics
+  refusals: RefusalCounts
+}
+
+/** The error code of each outcome. */
+const REASONS: Record<Refused['outcome'], RefusalReason> = {
+  inactive: 'plan_inactive',
+  rate: 'rate_limited',
+  session_full: 'session_limit_reached',
+  weekly_full: 'weekly_limit_reached',
+  key_full: 'key_limit_reached',
+  concurrency: 'concurrency_limit',
+  reserved: 'window_reserved',
+}
+const WINDOW = 'window'
+const STORED = Promise.resolve()
+
+/**
+ * Returns the admission, whose reservation is in flight then, or the refusal. Throws `Unavailable` when the outcome is unknown: what may have been reserved is released later.
+ */
+export function openAdmission(
+  context: AdmissionContext,
+): (caller: NonNullable<FastifyRequest['caller']>, size: Size, client: Client) => Promise<Admission | Refused> {
+  const { store, clock, instance, inFlight, unknown, queue, metrics, refusals } = context
+  return async (caller, size, client) => {
+    const id = randomUUIDv7()
+    let { subscription, keyId } = caller.key
+    let durable = STORED
+    const attempt = () =>
+      caller.creating(async (owner, facts) => {
+        subscription = owner
+        keyId = facts.keyId
+        const decided = await store.decide<'admit'>(owner, { op: 'admit', id, instance, ...facts, ...size }, clock())
+        durable = decided.durable
+        return decided.answer
+      })
+    // In flight before it is written, so that it is not released as one of an unknown outcome.
+    inFlight.add(id)
+    let isAdmitted = false
+    try {
+      const waiting = { subscription, causes: [WINDOW, causeOf(keyId)], client }
+      const answer = await traced('admission', { within: true }, () => queue.admit(waiting, attempt, (found) => blockOf(found, keyId)))
+      isAdmitted = answer.outcome === 'admitted'
+      if (answer.outcome === 'admitted') return { id, subscription, admitted: answer, durable }
+      // It may rest on admissions that are not stored yet.
+      await durable
+      metrics.refused(answer.outcome)
+      refusals.count(subscription, keyId, REASONS[answer.outcome])
+      return answer
+    } catch (error) {
+      if (error instanceof Unavailable) unknown.add(subscription, clock())
+      throw error
+    } finally {
+      if (!isAdmitted) inFlight.remove(id)
+    }
+  }
+}
+
+function causeOf(keyId: string): string {
+  return `key ${keyId}`
+}
+
+/** Why a request waits: a reservation of another one blocks it. */
+function blockOf(answer: Admitted | Refused, keyId: string): Block | null {
+  if (answer.outcome === 'concurrency') return { cause: CONCURRENCY, needs: 0, left: 0 }
+  if (answer.outcome !== 'reserved') return null
+  return { cause: answer.of === 'key' ? causeOf(keyId) : WINDOW, needs: answer.needs, left: answer.left }
+}
