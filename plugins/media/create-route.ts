@@ -38,7 +38,7 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
         const key = idempotencyKey(request.headers['idempotency-key'])
         if (request.query.dry_run) {
           caller.countRead()
-          const quoted = quote(tasks, request.body, await currentRecord(tasks, caller))
+          const quoted = await quote(tasks, request.body, await currentRecord(tasks, caller))
           return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
         }
         const { outcome, task, record } = await submit(tasks, caller, request.body, key, request.id)

@@ -4,6 +4,7 @@
  */
 import type { Static, TObject, TProperties } from 'typebox'
 import type { FieldError } from './errors.ts'
+import type { MediaInfo } from './media-info.ts'
 import { amountsOf, formatFault, type Amounts, type GenerationRequest, type Limits } from './media-generations.ts'
 import { aiEdit } from './operations/ai-edit.ts'
 import { backgroundRemove } from './operations/background-remove.ts'
@@ -95,12 +96,11 @@ export function isDataUrl(url: string): boolean {
 }
 
 /**
- * Completes a body by the defaults of its operation and checks it against the limits of its route. `formats` are those of the route's
+ * Completes a body by the defaults of its operation. `formats` are those of the route's
  * engine, the first by default. Returns the input, or every faulty field (400).
  */
 export function operationOf(
   body: OperationBody,
-  max: Limits,
   formats: readonly [string, ...string[]],
 ): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
   const definition = definitionOf(body.operation)
@@ -114,7 +114,6 @@ export function operationOf(
   if (!formats.includes(format)) errors.push(formatFault(formats))
   else if (isTransparent && isOpaque(format))
     errors.push(fault('background', 'not_allowed', `must be a colour: ${formats.join(' or ')} cannot be transparent`))
-  errors.push(...(definition.routeFaults?.(given, max) ?? []))
   return errors.length > 0
     ? { outcome: 'invalid', errors }
     : { outcome: 'ok', input: { ...given, ...definition.defaults(given), output_format: format } }
@@ -127,9 +126,38 @@ export function operationRequest(verb: Operation, input: OperationInput): Operat
   return { verb, ...parameters(complete), format: input.output_format ?? '' } as OperationRequest
 }
 
-/** An upper bound of a request's amounts. Where the source decides, which is not fetched yet, it is the route's limit. */
+/** An upper bound of a request's amounts by the limits of its result (`resultLimits`). */
 export function amountsAtMost(request: GenerationRequest | OperationRequest, { pixels, durationMs }: Limits): Amounts {
   if ('width' in request) return amountsOf(request)
-  const Second = definitionOf(request.verb).durationMs?.(request, durationMs) ?? 0
-  return { Job: 1000, Second: Math.max(0, Second), Megapixel: Math.ceil(pixels / 1000) }
+  const longestMs = definitionOf(request.verb).durationMs?.(request, Infinity) ?? 0
+  return { Job: 1000, Second: Math.min(longestMs, durationMs), Megapixel: Math.ceil(pixels / 1000) }
+}
+
+/** What the header of a source says; null for a source that is not here, or whose type is unknown. */
+export type SourceInfo = Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> | null
+
+/**
+ * The limits of the result of an operation: those of its route, or lower where the headers of all its media (without the mask) say so. A length has
+ * room for what headers and packets differ by: a tenth, and a second.
+ */
+export function resultLimits(request: OperationRequest, media: readonly SourceInfo[], max: Limits): Limits {
+  const { durationMs, pixels } = definitionOf(request.verb)
+  const sourceMs = media.reduce((sum, info) => sum + lengthOf(info), 0)
+  const sourcePixels = Math.max(...media.map((info) => (info?.width && info.height ? info.width * info.height : Infinity)))
+  return {
+    bytes: max.bytes,
+    durationMs: durationMs ? Math.round(Math.min(max.durationMs, durationMs(request, sourceMs * 1.1 + 1000))) : max.durationMs,
+    pixels: pixels ? Math.min(max.pixels, pixels(request, sourcePixels)) : max.pixels,
+  }
+}
+
+/** Milliseconds; Infinity where unknown. Headers of MP3 give no more than an estimate. */
+function lengthOf(info: SourceInfo): number {
+  return info?.durationMs && info.contentType !== 'audio/mpeg' ? info.durationMs : Infinity
+}
+
+/** How much of a source an operation reads, in milliseconds: this is what the route bounds. */
+export function lengthRead(request: OperationRequest, sourceMs: number): number {
+  const { readsPart, durationMs } = definitionOf(request.verb)
+  return readsPart && durationMs ? durationMs(request, sourceMs) : sourceMs
 }

@@ -3,11 +3,21 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
-import { Unavailable } from '../domain/errors.ts'
 import type { Limits } from '../domain/media-generations.ts'
-import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
-import { sourcesOf, takes, type Operation, type OperationInput, type Source } from '../domain/media-operations.ts'
+import type { MediaInfo } from '../domain/media-info.ts'
+import {
+  lengthRead,
+  operationRequest,
+  sourcesOf,
+  takes,
+  type Operation,
+  type OperationInput,
+  type OperationRequest,
+  type Source,
+  type SourceInfo,
+} from '../domain/media-operations.ts'
 import type { Task, TaskErrorCode } from '../domain/task.ts'
+import { infoOf, openFile } from './source-info.ts'
 import type { TaskContext } from './task-context.ts'
 import { removeFiles, sourceFile } from './uploads.ts'
 
@@ -18,12 +28,10 @@ export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 
 }
 
 type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; cause: unknown }
-/** `close` removes what was fetched, after the run. */
-export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; close(): Promise<void> } | Failed
+/** `media` are those of the inputs, null for what was fetched. `close` removes what was fetched, after the run. */
+export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; media: SourceInfo[]; close(): Promise<void> } | Failed
 
 const REDIRECTS_MAX = 5
-/** Pieces of a header that lie apart in their file. */
-const PIECES_MAX = 8
 /** Beyond the longest run of a route, for files that a killed worker leaves behind. */
 const SLACK_MS = 60_000
 
@@ -48,6 +56,7 @@ export async function openInputs(
   const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
   const inputs: Input[] = []
+  const media: SourceInfo[] = []
   const close = () => removeFiles(context, fetched.splice(0))
   let bytesLeft = route.max.bytes
 
@@ -60,8 +69,9 @@ export async function openInputs(
     const info = file.size === 0 ? null : await infoOf(context.files, file)
     if (!info || !takes(task.verb as Operation, source.role, info.contentType))
       return failed('unsupported_input', `${source.path}: ${info?.contentType ?? 'no media'}`)
+    if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, route.max)
+    return aboveLimits(source, info, operationRequest(task.verb as Operation, task.input as OperationInput), route.max)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */
@@ -83,7 +93,7 @@ export async function openInputs(
       await close()
       return fault
     }
-    return { outcome: 'ready', inputs, close }
+    return { outcome: 'ready', inputs, media, close }
   } catch (error) {
     await close()
     throw error
@@ -129,35 +139,13 @@ async function fetchTo(
 }
 
 async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> {
-  yield* (await fileOf(files, id)).stream
-}
-
-async function fileOf(files: Files, id: string, range?: { start: number; end: number }) {
-  const file = await files.get(id, range)
-  if (!file) throw new Unavailable('files', new Error(`${id} is gone`))
-  return file
-}
-
-/** Type, size and length of a stored file by its header, which may lie in several places; null for what is no media. Throws `Unavailable`. */
-export async function infoOf(files: Files, { id, size }: FileFacts): Promise<MediaInfo | null> {
-  const piece = async (start: number): Promise<Buffer> => {
-    const { stream } = await fileOf(files, id, { start, end: Math.min(size, start + PREFIX_BYTES) - 1 })
-    return Buffer.concat(await stream.toArray())
-  }
-  const prefix = await piece(0)
-  let info = mediaInfo(prefix, size)
-  for (let pieces = 1; pieces < PIECES_MAX; pieces++) {
-    const at = info?.continuesAt ?? size
-    if (at >= size) break
-    info = mediaInfo(prefix, size, { at, bytes: await piece(at) })
-  }
-  return info
+  yield* (await openFile(files, id)).stream
 }
 
 /** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
-function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, max: Limits): Failed | null {
+function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, request: OperationRequest, max: Limits): Failed | null {
   if ((width ?? 0) * (height ?? 0) > max.pixels)
     return failed('input_too_large', `${path}: ${width}x${height}, of at most ${max.pixels} pixels`)
-  if ((durationMs ?? 0) > max.durationMs) return failed('input_too_large', `${path}: ${durationMs} ms, of at most ${max.durationMs}`)
-  return null
+  const readMs = lengthRead(request, durationMs ?? 0)
+  return readMs > max.durationMs ? failed('input_too_large', `${path}: ${readMs} ms, of at most ${max.durationMs}`) : null
 }

@@ -4,17 +4,26 @@ import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.t
 import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
 import { formatMoney, parseMoney } from '../domain/money.ts'
-import { operationFaults, operationOf, operationRequest, sourcesOf, type OperationBody } from '../domain/media-operations.ts'
+import {
+  operationFaults,
+  operationOf,
+  operationRequest,
+  resultLimits,
+  sourcesOf,
+  type OperationBody,
+  type OperationRequest,
+} from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
 import { NO_HOLDS } from '../domain/subscription/holds.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
+import { mediaOf } from './source-info.ts'
 import { checkSources, storedData, type UrlChecks, type Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
-export type QuoteContext = Pick<TaskContext, 'clock'> & UrlChecks & { engines: Engines }
+export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> & UrlChecks & { engines: Engines }
 
 type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max_cost?: string }
 /** A body that passed its schema. */
@@ -31,7 +40,7 @@ export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & {
  * Quotes a body under `record`, the subscription's as `currentRecord` read it. Throws, in this order: `invalid_request` with every faulty field, `url_not_allowed` with every
  * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `max_cost_exceeded`. Stores nothing.
  */
-export function quote(context: QuoteContext, body: TaskBody, record: Subscription): Quote {
+export async function quote(context: QuoteContext, body: TaskBody, record: Subscription): Promise<Quote> {
   const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
   const faults = [...('operation' in body ? operationFaults(body) : []), ...maxCostFaults(body.max_cost, maxCost)]
   if (faults.length > 0) throw invalid(faults)
@@ -50,7 +59,9 @@ export function quote(context: QuoteContext, body: TaskBody, record: Subscriptio
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
-  const estimatedCost = costOf(price, offer.quote(request))
+  const limits =
+    'operation' in body ? resultLimits(request as OperationRequest, await mediaOf(context, body, uploads), offer.route.max) : undefined
+  const estimatedCost = costOf(price, offer.quote(request, limits))
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return { object: 'operation' in body ? 'operation' : 'generation', verb: kind, input, uploads, price, estimatedCost, record }
@@ -85,7 +96,7 @@ function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
 /** The input that is stored, and the request that the engine would run. */
 function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly Upload[]): { input: Task['input']; request: EngineRequest } {
   if ('operation' in body) {
-    const found = operationOf(body, route.max, formats)
+    const found = operationOf(body, formats)
     if (found.outcome === 'invalid') throw invalid(found.errors)
     const input = { ...found.input, ...Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)])) }
     return { input, request: operationRequest(body.operation, input) }

@@ -8,7 +8,7 @@ import type { FileFacts } from '../backends/files/files.ts'
 import { Failure, overLimit } from '../domain/errors.ts'
 import { contentTypeOf, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { OPERATIONS, takes } from '../domain/media-operations.ts'
-import { infoOf } from './fetch-inputs.ts'
+import { infoOf } from './source-info.ts'
 import type { SubmitContext } from './submit.ts'
 import { ownerOf, readUploads, uploadId } from './upload-ids.ts'
 

@@ -1,7 +1,7 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
 import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
-import { costOf, type GenerationRequest } from '../domain/media-generations.ts'
-import { operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
+import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
+import { operationRequest, resultLimits, type Operation, type OperationInput, type SourceInfo } from '../domain/media-operations.ts'
 import { taskLogFields, type Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -22,6 +22,7 @@ export type EngineContext = InputContext & {
 export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
   const route = context.engines.offer(task.verb)?.route
   if (!route) return { outcome: 'failed', code: 'not_supported', retryable: false }
+  const request = requestOf(task)
   const opened = await openInputs(context, task, route, control.signal)
   if (opened.outcome === 'failed') return failedRun(context, task, opened)
   try {
@@ -29,7 +30,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       'engine run',
       { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
       async (span) => {
-        const ran = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
+        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(request, opened.media, route.max))
         if (ran.outcome === 'failed') span.fail(ran.code)
         return ran
       },
@@ -53,6 +54,13 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
 
 function requestOf({ object, verb, input }: Task): EngineRequest {
   return object === 'operation' ? operationRequest(verb as Operation, input as OperationInput) : ({ verb, ...input } as GenerationRequest)
+}
+
+/** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */
+function limitsOf(request: EngineRequest, media: readonly SourceInfo[], max: Limits): Limits {
+  if ('width' in request) return max
+  const { durationMs } = resultLimits(request, media, max)
+  return { ...max, durationMs: Math.min(max.durationMs, Math.round(durationMs * 1.1) + 1000) }
 }
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>

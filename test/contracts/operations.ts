@@ -87,7 +87,7 @@ export function operationPromises(surface: Surface): Promises<null> {
 
     'the price is per job, second or megapixel: the limit of the route is held, and what it took is charged': async (t) => {
       const studio = await open(t, surface)
-      const rows = [['background_remove', '0.0200', '0.0200', null], ['upscale', '0.1600', '0.0200', '0.1400'], ['inpaint', '0.1200', '0.0075', '0.1125'], ['trim', '0.5990', '0.0150', '0.5840'], ['merge', '0.6000', '0.0300', '0.5700']] as const
+      const rows = [['background_remove', '0.0200', '0.0200', null], ['upscale', '0.1600', '0.0200', '0.1400'], ['inpaint', '0.1200', '0.0075', '0.1125'], ['trim', '0.6000', '0.0150', '0.5850'], ['merge', '0.6000', '0.0300', '0.5700']] as const
       for (const [operation, estimated, actual, refund] of rows) {
         const { id } = await studio.create(VALID[operation](studio.urls))
         t.match(await studio.ended(id), { status: 'completed', estimated_cost: estimated, actual_cost: actual, refund_amount: refund }, `${operation} takes ${JSON.stringify(USED)}`)
@@ -212,7 +212,7 @@ export function operationPromises(surface: Surface): Promises<null> {
     },
 
     'a data: URL of a request that is refused, fails or is canceled leaves nothing behind': async (t) => {
-      const studio = await open(t, surface, { media: { attempts: 1, allowance: '0.17' } })
+      const studio = await open(t, surface, { media: { attempts: 1, allowance: '0.0005' } })
       const body = { operation: 'upscale', media_url: data('image/png', IMAGE) }
       studio.engine.next({ fail: 'provider_error', retryable: true }, 'hang')
       t.match(await studio.ended((await studio.create(body)).id), { status: 'failed' })
@@ -229,7 +229,7 @@ export function operationPromises(surface: Surface): Promises<null> {
       const body = { operation: 'upscale', media_url: data('image/png', IMAGE) }
       const answers = await Promise.all(Array.from({ length: 50 }, () => studio.create(body, 'order-1')))
       t.equal(new Set(answers.map(({ id }) => id)).size, 1)
-      t.same([(await studio.kept()).length, await studio.held()], [1, '0.1600'])
+      t.same([(await studio.kept()).length, await studio.held()], [1, '0.0004'])
       t.match(await studio.create({ ...body, scale: 3 }, 'order-1'), { error: { code: 'idempotency_key_reused' } })
     },
 

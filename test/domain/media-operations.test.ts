@@ -1,10 +1,10 @@
-/** Parameters of operations that contradict the formats of the engine. What every service refuses is in test/contracts/operations. */
+/** Parameters of operations that contradict the formats of the engine, and limits by sources. What every service refuses is in test/contracts/operations. */
 import t from 'tap'
-import { operationFaults, operationOf, type OperationBody } from '../../src/domain/media-operations.ts'
+import { lengthRead, operationFaults, operationOf, resultLimits, type OperationBody, type OperationRequest, type SourceInfo } from '../../src/domain/media-operations.ts'
 import { LIMITS } from '../fakes/engine.ts'
 
 type Formats = [string, ...string[]]
-const completed = (body: Partial<OperationBody>, formats: Formats) => operationOf({ operation: 'background_remove', media_url: 'https://example.com/a.png', ...body }, LIMITS, formats)
+const completed = (body: Partial<OperationBody>, formats: Formats) => operationOf({ operation: 'background_remove', media_url: 'https://example.com/a.png', ...body }, formats)
 
 t.test('a transparent background takes the first format of the engine that can be transparent', async (t) => {
   t.match(completed({}, ['jpeg', 'webp', 'png']), { outcome: 'ok', input: { background: 'transparent', output_format: 'webp' } })
@@ -22,4 +22,32 @@ t.test('jpeg and jpg with a transparent background are refused before any engine
   for (const output_format of ['jpeg', 'jpg']) {
     for (const more of [{}, { background: 'transparent' }]) t.match(operationFaults({ operation: 'background_remove', media_url: 'https://example.com/a.png', output_format, ...more }), [{ path: '/output_format', code: 'not_allowed' }])
   }
+})
+
+t.test('the headers of all sources bound the result, with room for what packets differ by; anything unknown leaves the limits of the route', async (t) => {
+  const picture = (width: number, height: number): SourceInfo => ({ contentType: 'image/png', width, height, durationMs: null })
+  const film = (durationMs: number | null, contentType = 'video/mp4'): SourceInfo => ({ contentType, width: 640, height: 480, durationMs })
+  const trim = (startMs: number, endMs: number | null) => ({ verb: 'trim', startMs, endMs, mode: 'accurate', format: 'mp4' }) as OperationRequest
+  const merge = { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } as OperationRequest
+  const upscale = { verb: 'upscale', scale: 2, format: 'png' } as OperationRequest
+  const { pixels, durationMs } = LIMITS
+  const cases: [OperationRequest, SourceInfo[], { pixels: number; durationMs: number }][] = [
+    [upscale, [picture(100, 50)], { pixels: 20_000, durationMs }],
+    [upscale, [picture(4000, 4000)], { pixels, durationMs }],
+    [upscale, [null], { pixels, durationMs }],
+    [{ verb: 'ai_edit' } as OperationRequest, [picture(100, 50)], { pixels, durationMs }],
+    [merge, [film(4000), film(4000)], { pixels, durationMs: 9800 }],
+    [merge, [film(4000), null], { pixels, durationMs }],
+    [merge, [film(4000), film(null)], { pixels, durationMs }],
+    [merge, [film(4000), film(4000, 'audio/mpeg')], { pixels, durationMs }],
+    [trim(1000, null), [film(4000)], { pixels, durationMs: 4400 }],
+    [trim(1000, 3000), [film(4000)], { pixels, durationMs: 2000 }],
+    [trim(1000, 3000), [null], { pixels, durationMs: 2000 }],
+    [trim(9000, null), [film(4000)], { pixels, durationMs: 0 }],
+    [trim(0, null), [film(2_000_000)], { pixels, durationMs }],
+  ]
+  for (const [request, media, expected] of cases) t.match(resultLimits(request, media, LIMITS), expected, JSON.stringify([request, media]))
+  t.equal(lengthRead(trim(1000, 3000), 7_200_000), 2000, 'the route bounds the section, not the source')
+  t.equal(lengthRead(trim(1000, null), 7_200_000), 7_199_000)
+  t.equal(lengthRead(merge, 7_200_000), 7_200_000)
 })

@@ -1,5 +1,6 @@
 /** Operations over REST: the contract of every surface, and what REST has beside it. */
 import t from 'tap'
+import { png, wav } from '../backends/engines/media-samples.ts'
 import { VALID } from '../contracts/operations/bodies.ts'
 import { IMAGE, openSources } from '../contracts/operations/sources.ts'
 import { operationPromises, type Surface } from '../contracts/operations.ts'
@@ -45,11 +46,28 @@ t.test('a dry run of an operation validates and quotes it, fetches nothing and s
   const { server, urls } = await openSources(t)
   const quote = await studio.operate(VALID.trim(urls), {}, '?dry_run=true')
   t.equal(quote.statusCode, 200)
-  t.match(quote.json(), { object: 'quote', operation: 'trim', estimated_cost: '0.5990', available: '10.0000', affordable: true, queue_position: 1 })
+  t.match(quote.json(), { object: 'quote', operation: 'trim', estimated_cost: '0.6000', available: '10.0000', affordable: true, queue_position: 1 })
   t.match((await studio.operate({ ...VALID.trim(urls), media_url: 'http://10.0.0.1/' }, {}, '?dry_run=true')).json(), { error: { code: 'url_not_allowed', param: 'media_url' } })
-  t.match((await studio.operate({ ...VALID.trim(urls), max_cost: '0.5' })).json(), { status: 402, required: '0.5990', error: { code: 'max_cost_exceeded' } })
+  t.match((await studio.operate({ ...VALID.trim(urls), max_cost: '0.5' })).json(), { status: 402, required: '0.6000', error: { code: 'max_cost_exceeded' } })
   t.match((await studio.operate({ operation: 'upscale', media_url: `data:image/png;base64,${IMAGE.toString('base64')}` }, {}, '?dry_run=true')).json(), { object: 'quote', operation: 'upscale' })
   t.same([(await studio.get('/api/v1/operations')).json().data, server.received, await studio.app.files.list('', 10)], [[], [], []])
+})
+
+t.test('sources that are here bound the hold: uploads, results and data: URLs', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const { urls } = await openSources(t)
+  const uploaded = async (body: Buffer) => (await studio.app.inject({ method: 'POST', url: '/api/v1/uploads', headers: { authorization: `Bearer ${studio.raw}`, 'content-type': 'audio/wav' }, payload: body })).json().media_url
+  const estimate = async (body: object) => (await studio.operate(body, {}, '?dry_run=true')).json().estimated_cost
+  const thumbnail = png(100, 50)
+  t.equal(await estimate({ operation: 'upscale', media_url: await uploaded(thumbnail) }), '0.0016', '20,000 pixels')
+  t.equal(await estimate({ operation: 'upscale', media_url: `data:image/png;base64,${thumbnail.toString('base64')}` }), '0.0016')
+  t.equal(await estimate({ operation: 'upscale', media_url: urls.image }), '0.1600', 'the limit of the route')
+  const song = await uploaded(wav(4000))
+  t.equal(await estimate({ operation: 'merge', media_urls: [song, song] }), '0.1960', '8 s, a tenth and a second')
+  t.equal(await estimate({ operation: 'merge', media_urls: [song, urls.song] }), '0.6000')
+  t.equal(await estimate({ operation: 'trim', media_url: song, start_time: 1 }), '0.0440')
+  t.equal((await studio.operate({ operation: 'merge', media_urls: [song, song], max_cost: '0.20' })).statusCode, 202, 'a realistic max_cost')
+  t.match((await studio.get('/api/v1/usage')).json(), { held: '0.1960' })
 })
 
 t.test('Prefer: wait holds the answer to the end of an operation, which is announced by a signed webhook', async (t) => {

@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Engines, Offer } from '../../src/backends/engines/engine.ts'
 import { unsupportedParameter, USUAL_NAMES, type InputNames } from '../../src/backends/engines/replicate/model-inputs.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import type { Files } from '../../src/backends/files/files.ts'
 import { quote, type TaskBody } from '../../src/tasks/quote.ts'
 
 const RECORD = {
@@ -26,8 +27,8 @@ t.test('a parameter that the model of the route has no input for is a 400 that n
   ]
   for (const [given, path, names] of cases) {
     const run = () => quote(contextOf(names), given, RECORD)
-    if (path === null) t.equal(run().estimatedCost, 50_000, JSON.stringify(given))
-    else t.throws(run, { code: 'invalid_request', facts: { errors: [{ path, code: 'not_allowed' }] } }, JSON.stringify(given))
+    if (path === null) t.equal((await run()).estimatedCost, 50_000, JSON.stringify(given))
+    else await t.rejects(run(), { code: 'invalid_request', facts: { errors: [{ path, code: 'not_allowed' }] } }, JSON.stringify(given))
   }
 })
 
@@ -39,5 +40,5 @@ function contextOf(names?: InputNames) {
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.verb], roles),
   }
-  return { clock: () => 1, refusedUrl: () => null, linkedFile: () => null, engines: { offer: () => offer } as unknown as Engines }
+  return { clock: () => 1, files: {} as Files, refusedUrl: () => null, linkedFile: () => null, engines: { offer: () => offer } as unknown as Engines }
 }

@@ -60,7 +60,7 @@ export type Control = {
   idempotencyKey: string
 }
 
-/** What one run of an engine gets beside its request: `model` and `limits` are the route's. */
+/** What one run of an engine gets beside its request: the route's model, and the limits of the result. */
 export type Run = Control & { model: string | null; limits: Limits }
 
 export type Engine = {
@@ -87,7 +87,8 @@ export type OpenEngine = (name: string, options: Record<string, unknown>) => Pro
 export type Offer = {
   route: Route
   formats: readonly [string, ...string[]]
-  quote(request: EngineRequest): Amounts
+  /** `limits` of the result; by default those of the route. */
+  quote(request: EngineRequest, limits?: Limits): Amounts
   unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null
 }
 
@@ -100,8 +101,8 @@ export type Engines = {
   ready(): Promise<void>
   /** How a kind or operation is made now, or null: `not_supported`. */
   offer(kind: string): Offer | null
-  /** Runs a request by the route of its kind or operation, for at most the route's time. Rejects only with the reason of an aborted `signal`. */
-  run(request: EngineRequest, control: Control): Promise<Made | NotMade>
+  /** Runs a request by the route of its kind or operation, for at most the route's time; `limits` as in `quote`. Rejects only with the reason of an aborted `signal`. */
+  run(request: EngineRequest, control: Control, limits?: Limits): Promise<Made | NotMade>
   /** Every route, and why it is not available in this process: a sentence, or null when it is. Waits for engines that examine the machine. */
   routes(): Promise<RouteState[]>
   /** Reads the file again now. A bad file is logged and changes nothing. */
@@ -181,11 +182,11 @@ export async function openEngines({ file, log, providers, pollMs }: EnginesConfi
       if (file === null) await load()
       else watched = await watchFile(load, refused, pollMs)
     },
-    async run(request, control) {
+    async run(request, control, limits) {
       const route = table.routes.get(request.verb)
       const engine = offerOf(table, request.verb) && route && table.engines.get(route.engine)?.engine
       if (!route || !engine) return notMade('not_supported', false)
-      return runWithin(engine, request, route, control)
+      return runWithin(engine, request, route, { ...control, model: route.model, limits: limits ?? route.max })
     },
     async close() {
       if (state === 'closed') return
@@ -229,7 +230,7 @@ function unchargeable(engine: string, used: Amounts): Error {
 }
 
 /** Runs for at most the route's time. What an engine throws becomes an outcome, unless the caller aborted. */
-async function runWithin(engine: Engine, request: EngineRequest, route: Route, control: Control): Promise<Made | NotMade> {
+async function runWithin(engine: Engine, request: EngineRequest, route: Route, control: Run): Promise<Made | NotMade> {
   const { signal } = control
   signal.throwIfAborted()
   const timeout = AbortSignal.timeout(route.timeoutMs)
@@ -241,8 +242,6 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
   try {
     const answer = await engine.run(request, {
       ...control,
-      model: route.model,
-      limits: route.max,
       signal: AbortSignal.any([signal, timeout]),
       progress,
     })

@@ -44,7 +44,7 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
   return {
     route,
     formats: made.formats,
-    quote: (request) => engine.quote(request, route.max),
+    quote: (request, limits = route.max) => engine.quote(request, limits),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }
 }

@@ -27,4 +27,5 @@ export const backgroundRemove = defineOperation({
   defaults: ({ background = 'transparent', crop = false }) => ({ background: background.toLowerCase(), crop }),
   /** `background`: `transparent`, or `#rrggbb` in lower case. */
   parameters: ({ background, crop }) => ({ background, crop }),
+  pixels: (_parameters, sourcePixels) => sourcePixels,
 })

@@ -24,4 +24,5 @@ export const inpaint = defineOperation({
     seed,
     growMask: grow_mask,
   }),
+  pixels: (_parameters, sourcePixels) => sourcePixels,
 })

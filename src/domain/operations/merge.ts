@@ -34,5 +34,5 @@ export const merge = defineOperation({
   },
   defaults: ({ transition = 'none', fit = 'contain' }) => ({ transition, fit }),
   parameters: ({ transition, fit }) => ({ transition, fit }),
-  durationMs: (_parameters, mostMs) => mostMs,
+  durationMs: (_parameters, sourceMs) => sourceMs,
 })

@@ -4,7 +4,7 @@
  */
 import { Type, type Static, type TObject, type TProperties } from 'typebox'
 import type { FieldError } from '../errors.ts'
-import type { Limits, Unit } from '../media-generations.ts'
+import type { Unit } from '../media-generations.ts'
 
 /** The fields of a body that are given. */
 export type Given<F extends TProperties> = Partial<Static<TObject<F>>>
@@ -22,16 +22,18 @@ export type OperationDefinition<F extends TProperties, D, R> = {
   fields: F
   /** Faults between fields that passed the schema. */
   faults?(body: Given<F>): FieldError[]
-  /** Faults by the limits of the route. */
-  routeFaults?(body: Given<F>, max: Limits): FieldError[]
   /** True where the result needs a format with transparency. */
   isTransparent?(body: Given<F>): boolean
   /** Fields that are stored and shown although they were not given. */
   defaults(body: Given<F>): D
   /** What an engine gets beside the format. Inputs have the names and units of the API; parameters have milliseconds and pixels. */
   parameters(input: Given<F> & D): R
-  /** An upper bound of the milliseconds that are charged, at most those of the route; none where the price has no seconds. */
-  durationMs?(parameters: R, mostMs: number): number
+  /** An upper bound of the result's length by that of all sources together, which is Infinity where unknown; none for pictures. */
+  durationMs?(parameters: R, sourceMs: number): number
+  /** An upper bound of the result's pixels by those of its source; none where the source does not decide. */
+  pixels?(parameters: R, sourcePixels: number): number
+  /** The length of a source is not bound by the route, because a part of it is read. */
+  readsPart?: true
 }
 
 /** The definition itself, with its types inferred. */

@@ -36,13 +36,12 @@ export const trim = defineOperation({
       : []),
     ...(end_time !== undefined && millis(end_time) <= millis(start_time) ? [fault('end_time', 'minimum', 'must be above start_time')] : []),
   ],
-  routeFaults: ({ start_time = 0 }, max) =>
-    millis(start_time) >= max.durationMs ? [fault('start_time', 'maximum', `must be below ${max.durationMs / 1000}`)] : [],
   defaults: ({ mode = 'accurate' }) => ({ mode }),
   parameters({ start_time = 0, end_time, duration, mode }): Section {
     const startMs = millis(start_time)
     const lastMs = duration === undefined ? null : startMs + millis(duration)
     return { startMs, endMs: end_time === undefined ? lastMs : millis(end_time), mode }
   },
-  durationMs: ({ startMs, endMs }, mostMs) => Math.min(endMs ?? mostMs, mostMs) - startMs,
+  durationMs: ({ startMs, endMs }, sourceMs) => Math.max(0, Math.min(endMs ?? Infinity, sourceMs) - startMs),
+  readsPart: true,
 })

@@ -14,4 +14,5 @@ export const upscale = defineOperation({
   },
   defaults: ({ scale = 2 }) => ({ scale }),
   parameters: ({ scale }) => ({ scale }),
+  pixels: ({ scale }, sourcePixels) => sourcePixels * scale ** 2,
 })

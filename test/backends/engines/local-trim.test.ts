@@ -344,12 +344,12 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.same(madeOf(await trim(scratched, {})).facts, { width: 64, height: 48, durationMs: 3000 })
   })
 
-  t.test('input_too_large: bytes, pixels and duration of the source, and bytes of the result', async (t) => {
+  t.test('input_too_large: bytes and pixels of the source, length of the section, and bytes of the result', async (t) => {
     const { size } = await stat(film)
-    for (const limits of [{ bytes: size - 1 }, { pixels: 64 * 48 - 1 }, { durationMs: 2900 }]) {
+    for (const limits of [{ bytes: size - 1 }, { pixels: 64 * 48 - 1 }, { durationMs: 900 }]) {
       t.match(await trim(film, { endMs: 1000 }, { limits: { ...LIMITS, ...limits } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
     }
-    t.equal((await trim(film, { endMs: 1000 }, { limits: { bytes: size, pixels: 64 * 48, durationMs: 3100 } })).outcome, 'made')
+    t.equal((await trim(film, { endMs: 1000 }, { limits: { bytes: size, pixels: 64 * 48, durationMs: 1000 } })).outcome, 'made', 'whatever the length of the source')
     t.match(await trim(make('small.mp3', ...tones(20)), { format: 'wav' }, { limits: { ...LIMITS, bytes: 500_000 } }), { outcome: 'failed', code: 'input_too_large' })
   })
 

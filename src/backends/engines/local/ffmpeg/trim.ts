@@ -1,7 +1,7 @@
 /** The operation `trim`: cuts a section out of a video or an audio file. */
 import type { OperationRequest } from '../../../../domain/media-operations.ts'
 import type { NotMade } from '../../engine.ts'
-import { inputArgs, unsupported } from './commands.ts'
+import { inputArgs, tooLarge, unsupported } from './commands.ts'
 import { decoderArgs, encode, encoderArgs, type Arguments, type Encoded, type Job } from './encode.ts'
 import { audioFilters, sectionOf, targetOf, videoFilters } from './filters.ts'
 import { formatOf, type Format } from './formats.ts'
@@ -20,10 +20,11 @@ export type TrimJob = Job<Extract<OperationRequest, { verb: 'trim' }>>
  */
 export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
   const { request, inputs, limits } = job
-  const source = await probe(job, inputs[0] ?? '', limits)
+  const source = await probe(job, inputs[0] ?? '', { ...limits, durationMs: Infinity })
   if (source.outcome === 'failed') return source
   if (request.startMs >= source.durationMs) return unsupported(`start at ${request.startMs} of ${source.durationMs} ms`)
   const durationMs = Math.min(request.endMs ?? Infinity, source.durationMs) - request.startMs
+  if (durationMs > limits.durationMs) return tooLarge(`${durationMs} ms`)
   const format = formatOf(request.format, source.video !== null)
   if (!format.video && !source.audio) return unsupported('no audio')
   if (request.mode === 'fast' && canCopy(source, format)) {
