@@ -58,6 +58,7 @@ const INTERFACE_FILES = new Set([
   'src/backends/store/task-store.ts',
   'src/backends/store/group-commit.ts',
   'src/backends/store/queued-command.ts',
+  'src/backends/store/write-mode.ts',
   'src/backends/broker/broker.ts',
   'src/backends/resources/resources.ts',
   'src/backends/files/files.ts',

@@ -12,8 +12,8 @@ const PROBE_LEASE = 'readiness'
 const PROBE_FILE = 'readiness'
 
 /**
- * One check per backend of the role. An unavailable store makes the process not ready, except a gateway that it has answered before:
- * without ready gateways a Service refuses connections, and clients get no 503 with Retry-After. The other backends degrade the process.
+ * One check per backend of the role. A store that takes no writes makes the process not ready, and so does one that is away, except for a gateway that it has
+ * answered before: without ready gateways a Service refuses connections, and clients get no 503 with Retry-After. The other backends degrade the process.
  */
 export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Check)[] {
   let hasAnswered = false
@@ -28,7 +28,7 @@ export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Che
       const unwritten = await failureOf(() => app.store.takeLease(PROBE_LEASE, PROBE_LEASE, app.clock(), app.clock()))
       return unwritten === null
         ? { name: 'store', ok: true, detail: 'it answers' }
-        : { name: 'store', ok: true, degraded: true, detail: `it can be read, and not written: ${unwritten}` }
+        : { name: 'store', ok: false, detail: `it can be read, and not written: ${unwritten}` }
     },
   ]
   if (app.hasDecorator('broker')) {

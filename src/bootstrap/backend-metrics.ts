@@ -78,6 +78,14 @@ export function countHealed(registry: Registry, log: FastifyBaseLogger): (id: st
   }
 }
 
+/** Logs the beginning and the end of a time in which the store takes no writes of records. */
+export function logFailingWrites(log: FastifyBaseLogger): (reason: unknown) => void {
+  return (reason) =>
+    reason === null
+      ? log.info({ event: 'store_writes_resumed' }, 'store takes writes again')
+      : log.error({ event: 'store_writes_failing', err: reason }, 'store takes no writes, coding requests wait for it')
+}
+
 /** Counts messages of the broker, and restarts of its clients. */
 export function countMessages(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
   const registers = [registry]

@@ -20,7 +20,7 @@ import { openStore, type Store } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
-import { countHealed, countRetries, countMessages, instrument, timeSends } from './backend-metrics.ts'
+import { countHealed, countRetries, countMessages, instrument, logFailingWrites, timeSends } from './backend-metrics.ts'
 import { openKeys } from './sealing-keys.ts'
 import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
@@ -87,12 +87,13 @@ async function openAll(
     needs(config.ROLE, backend) || (backend === 'resources' && managesKeys(config)) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
+  const failing = logFailingWrites(log)
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
   const unguarded = keep(
     await open(
       'store',
-      () => openStore(STORE_URL, { retried, storeTime, healed, threads: true, isSole: !isDistributed(config) }),
+      () => openStore(STORE_URL, { retried, storeTime, healed, failing, threads: true, isSole: !isDistributed(config) }),
       STORE_URL,
     ),
   )

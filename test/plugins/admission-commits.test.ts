@@ -18,7 +18,7 @@ const answers: Script = (response, received) => (received.body['stream'] ? strea
 /** A write that waits for `end`. */
 type Held = { begun: Promise<void>; end: PromiseWithResolvers<void> }
 
-async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryForMs: 0 }) {
+async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryForMs: 0, clock: () => 0 }) {
   const upstream = await openUpstream(script)
   const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 } }])
   const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
@@ -85,6 +85,10 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
       writes.push(...Array.from({ length: others }, () => async () => {}), () => (begun.resolve(), end.promise))
       return { begun: begun.promise, end }
     },
+    /** The next writes fail, so many. */
+    fill(count: number): void {
+      writes.push(...Array.from({ length: count }, () => () => Promise.reject(DISK_FULL())))
+    },
     /** The write after so many more takes effect, and is not answered. */
     lose(others: number): void {
       afterwards.push(...Array.from({ length: others }, () => async () => {}), () => Promise.reject(DISK_FULL()))
@@ -139,7 +143,8 @@ for (const stream of [false, true]) {
 
   t.test(`${kind}: when the upstream fails, the answer does not wait for the commit, and charges nothing if that fails as well`, async (t) => {
     const { ask, hold, used } = await setUp(t, (response) => respond(response, 500, {}))
-    for (const outcome of ['fails', 'succeeds']) {
+    // After a failure no request is sent before its admission is stored.
+    for (const outcome of ['succeeds', 'fails']) {
       const { begun, end } = hold()
       const answered = ask(stream)
       await begun
@@ -153,7 +158,8 @@ for (const stream of [false, true]) {
   t.test(`${kind}: a client that leaves before the commit pays its prompt, and nothing if the commit fails`, async (t) => {
     let asked = Promise.withResolvers<void>()
     const { send, hold, used, upstream } = await setUp(t, () => asked.resolve())
-    for (const outcome of ['fails', 'succeeds']) {
+    let before = 0
+    for (const outcome of ['succeeds', 'fails']) {
       asked = Promise.withResolvers<void>()
       const { end } = hold()
       const sent = send(stream)
@@ -163,11 +169,28 @@ for (const stream of [false, true]) {
       await aborted
       if (outcome === 'fails') end.reject(DISK_FULL())
       else end.resolve()
-      const charged = (await used()) ?? -1
+      const charged = ((await used()) ?? -1) - before
       t.ok(outcome === 'fails' ? charged === 0 : charged > 0 && charged < 50, `the commit ${outcome}, ${charged} tokens are charged`)
+      before += charged
     }
   })
 }
+
+t.test('while the disk is full no request reaches the upstream but the one that was sent when it became so, and requests pass again once a write succeeds', async (t) => {
+  const asked = Promise.withResolvers<void>()
+  const { ask, hold, fill, used, upstream } = await setUp(t, (response, received) => (asked.resolve(), answers(response, received)))
+  const { end } = hold()
+  fill(10)
+  const first = ask(false)
+  await asked.promise
+  end.reject(DISK_FULL())
+  t.match(await first, UNAVAILABLE)
+  for (let refused = 0; refused < 10; refused++) t.match(await ask(refused % 2 === 0), UNAVAILABLE)
+  t.equal(upstream.requests.length, 1)
+  for (const stream of [false, true]) t.match(await ask(stream), { status: 200 })
+  t.equal(upstream.requests.length, 3)
+  t.equal(await used(), 2 * 25)
+})
 
 t.test('a client that leaves before the commit pays its prompt once, also when the commit is repeated because nobody knows whether it took effect', async (t) => {
   const asked = Array.from({ length: 3 }, () => Promise.withResolvers<void>())

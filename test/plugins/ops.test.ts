@@ -76,11 +76,15 @@ t.test('any other process that loses the store is not ready', async (t) => {
   t.equal((await readyz()).status, 503)
 })
 
-t.test('a read-only store makes a process not ready, with the reason', async (t) => {
-  const full = () => Promise.reject(new Unavailable('store', new Error('database or disk is full')))
-  const { readyz, metrics } = await openFor(t, { clock: SAME, takeLease: full })
-  t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ name: 'store', ok: true, degraded: true, detail: 'it can be read, and not written: database or disk is full' }] } })
-  t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
+t.test('a store that cannot be written makes any process not ready, with the reason', async (t) => {
+  for (const role of ['gateway', 'all', 'worker'] as const) {
+    let takeLease = async () => true
+    const { readyz, metrics } = await openFor(t, { clock: SAME, takeLease: () => takeLease(), role })
+    t.equal((await readyz()).status, 200)
+    takeLease = () => Promise.reject(new Unavailable('store', new Error('database or disk is full')))
+    t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'it can be read, and not written: database or disk is full' }] } })
+    t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
+  }
 })
 
 t.test('an unavailable broker or files backend is reported as degraded, and the process stays ready', async (t) => {

@@ -3,7 +3,8 @@
  * next one, and replaces the record if its version is still the one that was read; otherwise it is retried. Each process has one queue per subscription: all
  * queued commands are applied in order and written once, and each caller is answered after the write. A process that has written for a while pauses for the
  * others, which would otherwise find the record changed after each read.
- * A process that writes the records alone has the current one in memory: it applies each command when it is called, also while it writes what came before.
+ * A process that writes the records alone has the current one in memory: it applies each command when it is called, also while it writes what came before,
+ * as long as the store stores what it is given (`write-mode.ts`).
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Busy, Unavailable } from '../../domain/errors.ts'
@@ -11,6 +12,7 @@ import { heal } from '../../domain/subscription/clock-healing.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 import { changing, deciding, type Decided, type QueuedCommand } from './queued-command.ts'
+import { openWriteMode, type WriteMode } from './write-mode.ts'
 
 /** What an adapter implements. Both verbs throw `Unavailable` when the outcome is unknown, and have timeouts of their own: there is none here. */
 export type VersionedRecords = {
@@ -33,6 +35,8 @@ export type ChangeOptions = {
   storeTime?: () => number | null
   /** Called after a record was healed. */
   healed?: (id: string, aheadMs: number) => void
+  /** Called with the reason when writes of records begin to fail, and with null when one succeeds again. */
+  failing?: (reason: unknown) => void
   /** Nobody else writes the records, so that those in memory are the current ones. */
   isSole?: boolean
   /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
@@ -57,19 +61,15 @@ export type Changes = {
 type Queue = {
   id: string
   queued: QueuedCommand[]
-  /** The record after the last attempt; undefined when it is unknown. */
-  cached: Subscription | null | undefined
-  /** The record after all queued commands, which were applied when they were called; undefined when they were not. Only with `isSole`. */
+  /** The record that is stored, as of the last attempt; undefined when it is unknown. */
+  stored: Subscription | null | undefined
+  /** The record after all queued commands, which were answered when they were called; undefined while they wait for their write. Only with `isSole`. */
   ahead: Subscription | null | undefined
-  /** Since when the record is being written; `Infinity` while it is not. */
-  writingSince: number
-  /** Consecutive attempts with an unknown outcome. */
-  failures: number
   drained: Promise<void>
 }
 
 /** What all queues of one store share. */
-type Shared = Required<Omit<ChangeOptions, 'wrap'>> & { records: VersionedRecords; closing: boolean }
+type Shared = Required<Omit<ChangeOptions, 'wrap' | 'failing'>> & { records: VersionedRecords; mode: WriteMode; closing: boolean }
 
 const RETRY_FOR_MS = 5000
 const MIN_PAUSE_MS = 10
@@ -80,8 +80,6 @@ const MAX_BATCH = 200
 const MAX_BUSY_MS = 200
 const YIELDED_ATTEMPTS = 3
 const MAX_YIELD_MS = 1000
-/** While a write takes longer than this, later commands are not answered before it. */
-const SLOW_WRITE_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
 export function openChanges(adapter: VersionedRecords, options: ChangeOptions = {}): Changes {
@@ -103,6 +101,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     clock,
     pause,
     records: options.wrap?.(adapter) ?? adapter,
+    mode: openWriteMode(clock, options.failing ?? (() => {})),
     closing: false,
   }
   const queues = new Map<string, Queue>()
@@ -129,15 +128,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   function queueOf(id: string): Queue {
     const known = queues.get(id)
     if (known) return known
-    const queue: Queue = {
-      id,
-      queued: [],
-      cached: undefined,
-      ahead: undefined,
-      writingSince: Infinity,
-      failures: 0,
-      drained: Promise.resolve(),
-    }
+    const queue: Queue = { id, queued: [], stored: undefined, ahead: undefined, drained: Promise.resolve() }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -151,11 +142,10 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   return { change, decide, close }
 }
 
-/** Applies a command to the record that is written next, unless the disk is so slow that its write may fail. */
-function applyAhead(queue: Queue, { storeTime, clock }: Shared, one: QueuedCommand): void {
+/** Applies a command to the record that is written next, and answers it; unless the store does not store now. */
+function applyAhead(queue: Queue, { storeTime, mode }: Shared, one: QueuedCommand): void {
   try {
-    const isSlow = clock() - queue.writingSince > SLOW_WRITE_MS
-    queue.ahead = isSlow ? undefined : one.apply(healing(queue.ahead ?? null, storeTime()))
+    queue.ahead = mode.isAhead() ? one.apply(healing(queue.ahead ?? null, storeTime())) : undefined
   } catch {
     // Nothing may be written now: the attempt throws it again.
     queue.ahead = undefined
@@ -166,12 +156,14 @@ function applyAhead(queue: Queue, { storeTime, clock }: Shared, one: QueuedComma
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
   await Promise.resolve() // Callers of the same tick share the first write.
   let busyUntil = shared.clock() + MAX_BUSY_MS
+  /** Consecutive attempts with an unknown outcome. */
+  let failures = 0
   while (queue.queued.length > 0) {
     const batch = queue.queued.splice(0, shared.isSole ? Infinity : MAX_BATCH)
     const attemptSince = shared.clock()
     try {
-      const outcome = await (shared.isSole ? attemptAlone : attempt)(queue, shared, batch)
-      queue.failures = 0
+      const outcome = await attempt(queue, shared, batch)
+      failures = 0
       const now = shared.clock()
       if (outcome === 'conflict') {
         retry(queue, shared, batch, 'conflict', new Busy('store', new Error('too many conflicts')))
@@ -184,7 +176,7 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
     } catch (error) {
       if (error instanceof Unavailable) retry(queue, shared, batch, 'unavailable', error)
       else fail(queue, batch, error)
-      if (queue.queued.length > 0) await shared.pause(Math.min(MIN_PAUSE_MS * 2 ** queue.failures++, MAX_PAUSE_MS))
+      if (queue.queued.length > 0) await shared.pause(Math.min(MIN_PAUSE_MS * 2 ** failures++, MAX_PAUSE_MS))
     }
   }
   emptied()
@@ -192,49 +184,32 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
 
 /** A process with a cached record only writes, where another must read first: the other would conflict as long as this one has work, and time out. */
 async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number): Promise<void> {
-  queue.cached = undefined
+  queue.stored = undefined
   await pause(Math.min(Math.ceil(YIELDED_ATTEMPTS * attemptMs), MAX_YIELD_MS))
 }
 
 /**
  * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
- * attempt, or the write of the same batch proves it by its version. A cached record is neither, and is read again before it may refuse.
+ * attempt, or the write of the same batch proves it by its version, or nobody else writes. A record in memory is otherwise read again before it may refuse.
  */
 async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
-  const { records, storeTime } = shared
-  const { cached } = queue
-  let base = cached === undefined ? await refresh(records, queue.id, null) : cached
-  let applied = applyAll(batch, healing(base, storeTime()))
-  if (applied === base && cached !== undefined) {
+  const { records, storeTime, isSole, mode } = shared
+  const { stored } = queue
+  let base = stored === undefined ? await refresh(records, queue.id, null) : stored
+  // With those that were called during the read.
+  if (isSole && queue.ahead === undefined) batch.push(...queue.queued.splice(0))
+  let applied = queue.ahead === undefined ? applyAll(batch, healing(base, storeTime())) : queue.ahead
+  if (!isSole && applied === base && stored !== undefined) {
     const current = await refresh(records, queue.id, base)
     if (current !== base) applied = applyAll(batch, healing((base = current), storeTime()))
   }
-  queue.cached = base
-  if (applied && applied !== base) {
-    if ((await write(queue, shared, base, { ...applied, version: (base?.version ?? 0) + 1 })) === 'conflict') return 'conflict'
-  }
-  for (const one of batch) one.written()
-  return 'done'
-}
-
-/** The same where nobody else writes: the record in memory is the current one. */
-async function attemptAlone(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
-  const { records, storeTime, clock } = shared
-  if (queue.ahead === undefined) {
-    const current = queue.cached === undefined ? await refresh(records, queue.id, null) : queue.cached
-    // With those that were called during the read.
-    batch.push(...queue.queued.splice(0))
-    queue.cached = current
-    queue.ahead = applyAll(batch, healing(current, storeTime()))
+  queue.stored = base
+  const next = applied && applied !== base ? { ...applied, version: (base?.version ?? 0) + 1 } : null
+  if (isSole && (queue.ahead !== undefined || mode.isAhead())) {
+    queue.ahead = next ?? base
     for (const one of batch) one.decided()
   }
-  const base = queue.cached ?? null
-  if (queue.ahead && queue.ahead !== base) {
-    const next = (queue.ahead = { ...queue.ahead, version: (base?.version ?? 0) + 1 })
-    queue.writingSince = clock()
-    if ((await write(queue, shared, base, next)) === 'conflict') return 'conflict'
-    queue.writingSince = Infinity
-  }
+  if (next && (await write(queue, shared, base, next)) === 'conflict') return 'conflict'
   for (const one of batch) one.written()
   return 'done'
 }
@@ -247,12 +222,12 @@ async function refresh(records: VersionedRecords, id: string, cached: Subscripti
 /** Replaces `base`, which becomes the record after this attempt. */
 async function write(
   queue: Queue,
-  { records, healed }: Shared,
+  { records, healed, mode }: Shared,
   base: Subscription | null,
   next: Subscription,
 ): Promise<'done' | 'conflict'> {
-  if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'
-  queue.cached = next
+  if ((await mode.run(() => records.replace(next, next.version - 1))) === 'conflict') return 'conflict'
+  queue.stored = next
   // Only healing takes the time of a record back.
   if (base && next.at < base.at) healed(queue.id, base.at - next.at)
   return 'done'
@@ -282,10 +257,9 @@ function retry(queue: Queue, shared: Shared, batch: QueuedCommand[], reason: Ret
   fail(queue, late, cause)
 }
 
-/** Rejects the callers and drops the cached record, which is unknown after any failure. */
+/** Rejects the callers and forgets the stored record, which is unknown after any failure. */
 function fail(queue: Queue, batch: QueuedCommand[], error: unknown): void {
-  queue.cached = undefined
+  queue.stored = undefined
   queue.ahead = undefined
-  queue.writingSince = Infinity
   for (const one of batch) one.fail(error)
 }

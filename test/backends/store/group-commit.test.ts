@@ -40,7 +40,7 @@ function memory() {
   }
 }
 
-function lost(): never {
+function lost(_seen?: void): never {
   throw new Unavailable('store', new Error('no answer came'))
 }
 
@@ -301,23 +301,78 @@ t.test('a process that writes alone applies commands while it writes, and writes
   t.equal(seen.replaces, 3)
 })
 
-t.test('a process that writes alone answers no command before a write that takes longer than a second', async (t) => {
+/** Whether each is answered before `turn`, which is after all that can be known without the disk. */
+async function answeredEarly(answers: Promise<unknown>[], turn: () => void): Promise<boolean[]> {
+  let isEarly = true
+  const early = answers.map((answer) => answer.then(() => isEarly, () => isEarly))
+  for (let i = 0; i < 10; i++) await nextTick()
+  isEarly = false
+  turn()
+  return Promise.all(early)
+}
+const OTHER = 'acme/other'
+
+for (const [name, change] of [['the same record', ID], ['another record', OTHER]] as const) {
+  t.test(`while a write takes long, commands for ${name} are answered with their own write, and again ahead of it once one was quick`, async (t) => {
+    const { records, before } = memory()
+    const other = memory()
+    let now = 0
+    const both: VersionedRecords = { read: (id, known) => (id === ID ? records : other.records).read(id, known), replace: (next, expected) => (next.id === ID ? records : other.records).replace(next, expected) }
+    const store = openChanges(both, { isSole: true, clock: () => now })
+    for (const id of [ID, OTHER]) await store.change(id, plan(), T0)
+    const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    before.replace.push(() => (begun.resolve(), mayEnd.promise))
+    const first = await store.decide(ID, admit('r1', 10), T0)
+    await begun.promise
+    t.same(await answeredEarly([store.decide(change, admit('r2', 10), T0)], () => {}), [true], 'a write that is in progress for a moment')
+    now = 101
+    const hanging = Promise.withResolvers<void>()
+    other.before.replace.push(() => hanging.promise)
+    t.same(await answeredEarly(['r3', 'r4'].map((id) => store.decide(change, admit(id, 10), T0)), () => (mayEnd.resolve(), hanging.resolve())), [false, false])
+    await first.durable
+    await store.change(change, admit('r5', 10), T0)
+    const held = Promise.withResolvers<void>()
+    for (const hooks of [before, other.before]) hooks.replace.push(() => held.promise)
+    t.same(await answeredEarly([store.decide(change, admit('r6', 10), T0)], held.resolve), [true])
+  })
+}
+
+t.test('after a write that failed no command is answered before its own write, on any record and at no retry, until one has succeeded', async (t) => {
+  const [one, other] = [memory(), memory()]
+  const of = (id: string) => (id === ID ? one : other)
+  let isFull = false
+  let failures = 0
+  const disk: VersionedRecords = {
+    read: (id, known) => of(id).records.read(id, known),
+    async replace(next, expected) {
+      if (isFull) lost(void failures++)
+      return of(next.id).records.replace(next, expected)
+    },
+  }
+  const reasons: unknown[] = []
+  const { change, decide } = openChanges(disk, { isSole: true, clock: () => 0, pause: () => nextTick(), failing: (reason) => reasons.push(reason) })
+  for (const id of [ID, OTHER]) await change(id, plan(), T0)
+  isFull = true
+  const { durable } = await decide(ID, admit('r1', 10), T0)
+  while (reasons.length === 0) await nextTick()
+  t.match(reasons, [Unavailable])
+  const waiting = [decide(ID, admit('r2', 10), T0), decide(OTHER, admit('r3', 10), T0)]
+  t.same(await answeredEarly(waiting, () => (isFull = false)), [false, false])
+  t.ok(failures > 2, 'they were retried meanwhile')
+  await durable
+  t.same(reasons.slice(1), [null], 'the beginning and the end of it are told once')
+  const held = Promise.withResolvers<void>()
+  other.before.replace.push(() => held.promise)
+  t.same(await answeredEarly([decide(OTHER, admit('r4', 10), T0)], held.resolve), [true])
+})
+
+t.test('the first command of a process is answered with its write: nobody knows yet whether the store stores', async (t) => {
   const { records, before } = memory()
-  let now = 0
-  const { change, decide } = openChanges(records, { isSole: true, clock: () => now })
-  await change(ID, plan(), T0)
-  const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-  before.replace.push(() => (begun.resolve(), mayEnd.promise))
-  await decide(ID, admit('r1', 10), T0)
-  await begun.promise
-  now = 1001
-  let isWritten = false
-  const late = decide(ID, admit('r2', 10), T0).then(() => isWritten)
-  const later = decide(ID, admit('r3', 10), T0).then(() => isWritten)
-  for (let i = 0; i < 5; i++) await nextTick()
-  isWritten = true
-  mayEnd.resolve()
-  t.same(await Promise.all([late, later]), [true, true])
+  await openChanges(records).change(ID, plan(), T0)
+  const { decide } = openChanges(records, { isSole: true })
+  const held = Promise.withResolvers<void>()
+  before.replace.push(() => held.promise)
+  t.same(await answeredEarly([decide(ID, admit('r1', 10), T0)], held.resolve), [false])
 })
 
 t.test('an answer whose write fails for good is not durable', async (t) => {
