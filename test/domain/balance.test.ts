@@ -1,8 +1,8 @@
 import t from 'tap'
-import { firstPeriod, rollPeriod } from '../../src/domain/balance.ts'
+import { availableToKey, firstPeriod, rollPeriod } from '../../src/domain/balance.ts'
 import type { MediaTerms } from '../../src/domain/plans.ts'
-import { NO_HOLDS } from '../../src/domain/subscription/holds.ts'
-import type { MediaAccount } from '../../src/domain/subscription/subscription.ts'
+import { holdsFrom, NO_HOLDS } from '../../src/domain/subscription/holds.ts'
+import type { Hold, MediaAccount } from '../../src/domain/subscription/subscription.ts'
 
 const DAY = 24 * 3_600_000
 const terms = (period: MediaTerms['period']): MediaTerms => ({ allowance: 1, period, maxConcurrentTasks: 1, maxQueuedTasks: 1, attempts: 1, prices: [] })
@@ -45,4 +45,14 @@ t.test('changing the unit with every period grants no allowance more often', asy
     }
     t.equal(granted, 9)
   }
+})
+
+t.test("a key may hold what is left of the plan and of its own share: what it has burned and what is held for it count", async (t) => {
+  const hold = (keyId: string, amount: number): Hold => ({ period: 0, amount, kind: 'image', keyId, epoch: 0, run: null, readyAt: 0, at: 0 })
+  const period = { ...firstPeriod({ ...terms({ unit: 'days', count: 30 }), allowance: 1000 }, 0), burned: 100 }
+  const used: MediaAccount = { ...account(period), holds: holdsFrom([['a', hold('one', 200)], ['b', hold('two', 300)]]), keys: { one: { period: 0, burned: 100 } } }
+  t.equal(availableToKey(used, { keyId: 'one', cap: null }), 400)
+  t.equal(availableToKey(used, { keyId: 'one', cap: 500 }), 200)
+  t.equal(availableToKey(used, { keyId: 'one', cap: 250 }), 0)
+  t.equal(availableToKey(used, { keyId: 'two', cap: 900 }), 400)
 })

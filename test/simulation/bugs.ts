@@ -1,5 +1,6 @@
 import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
 import { DISPATCH_BUGS } from './bugs-dispatch.ts'
+import { CODING_PLAN_BUGS, PLAN_BUGS } from './bugs-plans.ts'
 import { QUEUE_BUGS } from './bugs-queue.ts'
 
 /**
@@ -129,6 +130,12 @@ const runBugs: Listed[] = [
     file: 'src/tasks/recovery-sweeps.ts', within: 40,
     from: `} else if (claimedLong && task.state === 'queued') {`,
     to: `} else if (claimedLong && task.state === 'pending') {`,
+  },
+  {
+    name: 'the worker of an abandoned claim is not fenced',
+    file: 'src/tasks/recovery-sweeps.ts', within: 60,
+    from: `const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })`,
+    to: 'const fenced = task',
   },
 ]
 
@@ -269,7 +276,7 @@ const outageBugs: Listed[] = [
   },
   {
     name: 'a task that nobody takes fails before its time',
-    file: 'src/tasks/recovery-sweeps.ts', within: 100,
+    file: 'src/tasks/recovery-sweeps.ts', within: 400,
     from: 'now - Math.max(hold.at, hold.readyAt) >= queueMs',
     to: 'queueMs > 0',
   },
@@ -425,9 +432,9 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...QUEUE_BUGS, ...CLOCK_BUGS]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...QUEUE_BUGS, ...PLAN_BUGS, ...CLOCK_BUGS]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
-  ...[...codingBugs, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
+  ...[...codingBugs, ...CODING_PLAN_BUGS, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
 ]

@@ -43,11 +43,12 @@ export const FAULT_POINTS = {
   media: [
     'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing',
     'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace requeue', 'claimDeliveries',
-    'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod', 'files put', 'files stat', 'files remove',
+    'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod', 'files put', 'files stat', 'files remove', 'replace applyPlan',
+    'replace removePlan',
   ],
   coding: [
     'replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'heartbeat', 'forgetInstance',
-    'subscriptionsWith',
+    'subscriptionsWith', 'replace applyPlan', 'replace removePlan',
   ],
 }
 
@@ -56,11 +57,11 @@ const KNOWN_RACES: Record<keyof typeof FAULT_POINTS, [here: string, there: strin
   media: [
     ['replace claim', 'replace requeue'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
     ['replace requeue', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
-    ['files put', 'moveTask processing'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
+    ['replace removePlan', 'replace applyPlan'], ['files put', 'moveTask processing'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
   ],
   coding: [
     ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['heartbeat', 'replace expire'], ['replace expire', 'heartbeat'],
-    ['subscriptionsWith', 'replace settle'],
+    ['subscriptionsWith', 'replace settle'], ['replace applyPlan', 'replace removePlan'],
   ],
 }
 
@@ -73,6 +74,11 @@ const EXPIRED_MS = 65_000
 const WRITE_FAULTS = new Set<Fault>(['unknown', 'late', 'crash_late', 'torn', 'crash_torn'])
 /** Additional rates where a verb is several writes. */
 const TORN: Rates = { torn: 0.01, crash_torn: 0.005 }
+
+type Directed = { pair: [here: string, there: string]; hold: Fault; pass: Fault; atLeastMs: number }
+
+/** One of five races of media tasks: a worker is frozen between its claim and the start of the task, until a sweep has queued that again. By chance it takes hundreds of seeds. */
+const DIRECTED_RACE: Directed = { pair: ['moveTask processing', 'replace requeue'], hold: 'freeze_before', pass: 'freeze_after', atLeastMs: 59_000 }
 
 /** Enumerates every pair of two lists once, in a scattered order, as `index` rises. */
 function pairAt<A, B>(index: number, first: readonly A[], second: readonly B[]): [A, B] {
@@ -105,8 +111,9 @@ export function openFaultInjection(
     const faultFor = (step: Step) => (step.label.startsWith(point) ? drawFault(step, targeted, TARGETED_RANGES, rng) : background(step))
     return { name: `${faultProfile}, ${fault} at ${point}`, sticky, faultFor, passed: () => [] }
   }
-  const pair = rng.chance(0.5) ? rng.pick(KNOWN_RACES[scenario]) : pairAt(index, points, points)
-  const { name, ...injection } = race(pair, background, rng, now)
+  const isDirected = scenario === 'media' && index % 5 === 0
+  const pair = isDirected ? DIRECTED_RACE.pair : rng.chance(0.5) ? rng.pick(KNOWN_RACES[scenario]) : pairAt(index, points, points)
+  const { name, ...injection } = race(pair, background, rng, now, isDirected ? DIRECTED_RACE : {})
   return { name: `${faultProfile}, ${name}`, sticky, ...injection }
 }
 
@@ -114,11 +121,11 @@ export function openFaultInjection(
  * A race: a process that reaches `here` is crashed, or held until another process has passed `there`; a fault may be injected into the other process
  * too. In half of the races, the process is held until its leases and claims have expired.
  */
-function race([here, there]: [string, string], background: FaultInjection['faultFor'], rng: Rng, now: () => number): Omit<FaultInjection, 'sticky'> {
+function race([here, there]: [string, string], background: FaultInjection['faultFor'], rng: Rng, now: () => number, directed: Partial<Directed>): Omit<FaultInjection, 'sticky'> {
   const heldSince = new Map<Process, number>()
-  const holdFault = rng.pick<Fault>(['freeze_before', 'freeze_after', 'freeze_before', 'freeze_after', 'crash_before', 'crash_after'])
-  const passFault = rng.pick<Fault>(['none', 'crash_after', 'unknown', 'freeze_after'])
-  const atLeastMs = rng.pick([0, EXPIRED_MS])
+  const holdFault = directed.hold ?? rng.pick<Fault>(['freeze_before', 'freeze_after', 'freeze_before', 'freeze_after', 'crash_before', 'crash_after'])
+  const passFault = directed.pass ?? rng.pick<Fault>(['none', 'crash_after', 'unknown', 'freeze_after'])
+  const atLeastMs = directed.atLeastMs ?? rng.pick([0, EXPIRED_MS])
   const heldProcesses = ({ actor: { process } }: Step) =>
     [...heldSince].filter(([held, since]) => held !== process && now() - since >= atLeastMs).map(([held]) => held)
 

@@ -13,6 +13,7 @@ import { openDeliveryChecks } from './invariants/deliveries.ts'
 import { openEventChecks } from './invariants/events.ts'
 import { openFileChecks } from './invariants/files.ts'
 import { openMediaAccountChecks } from './invariants/media-account.ts'
+import { openPlanChecks } from './invariants/plans.ts'
 import { openTaskChecks } from './invariants/tasks.ts'
 import { openTokenWindowChecks } from './invariants/token-windows.ts'
 import type { SimulatedFiles } from './media/files.ts'
@@ -36,6 +37,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   const report: Report = (sentence) => void violations.push(sentence)
   const mediaAccount = openMediaAccountChecks(seen, report, now)
   const windows = openTokenWindowChecks(report, now)
+  const plans = openPlanChecks(report)
   const clock = openClockChecks(report, now, troubles)
   const tasks = openTaskChecks(seen, report, now, troubles)
   const deliveries = openDeliveryChecks(seen, report)
@@ -56,6 +58,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
       windows.healed(after)
     }
     clock.changed(after, step)
+    if (before) plans.changed(before, after, step)
     mediaAccount.changed(before ?? null, after, step)
     for (const { n, burned } of before?.media?.past ?? []) {
       if (after.media?.past.some((period) => period.n === n)) continue
@@ -114,6 +117,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
     await events.checkFinal()
     deliveries.checkFinal()
     windows.checkFinal(seen.records.values())
+    plans.checkFinal(seen.records.values())
   }
 
   const { answered, checkSwept, checkClaimed } = tasks
@@ -122,7 +126,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
     const record = seen.records.get(id)
     if (record) windows.refused(record, view)
   }
-  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, dead, requests, refused }
+  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, dead, requests, refused, declared: plans.declared }
 }
 
 export type InvariantChecker = ReturnType<typeof openInvariantChecker>

@@ -134,7 +134,7 @@ export function openScheduler({ rng, start, faultFor, passed, wrote, tear, stick
     try {
       const value = await (torn && tear ? tear(step.perform, torn) : step.perform())
       if (step.writes) await wrote(step, value)
-      for (const process of passed(step)) process.frozenUntil = Math.min(process.frozenUntil, now + rng.whole(0, 200))
+      for (const process of passed(step)) process.frozenUntil = Math.min(process.frozenUntil, now + rng.pick([0, rng.whole(0, 200)]))
       return () => step.resolve(value)
     } catch (error) {
       if (torn) await wrote(step, null)

@@ -43,6 +43,8 @@ export type World = {
   /** One process at a time writes the store, as the program does that serves everything over SQLite. */
   isSole: boolean
   machines: Machine[]
+  /** Applies the Plans that are declared, where a scenario edits them. */
+  reconcile: (store: Store, machine: Machine) => Promise<void>
   /** Starts a process, and a replacement some time after it crashed. */
   boot(kind: string, program: (machine: Machine) => void): void
   /** Runs an external client, which never crashes. */
@@ -181,6 +183,7 @@ export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldO
     busyRecord: null,
     isSole,
     machines: [],
+    reconcile: async () => {},
     boot,
     runExternal,
     sleep: (ms) => scheduler.sleep(null, ms).done,

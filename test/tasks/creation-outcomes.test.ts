@@ -59,3 +59,12 @@ for (const [verb, promise] of [
     t.match(await store.task('acme', request.id), { state: verb === 'moveTask' ? 'queued' : 'pending' })
   })
 }
+
+t.test('a queueing that got no answer is tried once more: the task is accepted', async (t) => {
+  const { store, context, record } = await open(t)
+  let tries = 0
+  const moveTask = (...args: Parameters<typeof store.moveTask>) => (tries++ === 0 ? Promise.reject(new Unavailable('store', new Error('no answer'))) : store.moveTask(...args))
+  const creating: Parameters<typeof createTask>[1] = async (attempt) => (await attempt('acme/studio', { keyId: 'key-1', keyCap: null, keysVersion: record.keysVersion })) as never
+  t.match(await createTask({ ...context, store: { ...store, moveTask } }, creating, task(1), record), { outcome: 'created', task: { state: 'queued' } })
+  t.equal(tries, 2)
+})

@@ -153,6 +153,7 @@ gateway.recover = async (world: World): Promise<void> => {
     const running = gateways.get(machine)
     if (!running) continue
     await running.store.heartbeat(running.instance, ++running.heartbeats)
+    await world.reconcile(running.store, machine)
     await sweepOnce(world, machine, running)
   }
 }

@@ -1,9 +1,11 @@
 /** Scenario of coding requests: gateways that serve requests, send heartbeats, and sweep reservations of dead gateways. */
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { openDeclarations, type EditedPlan } from '../plan-edits.ts'
+import type { Rng } from '../seeded-random.ts'
 import type { Machine, World } from '../world.ts'
 import { gateway } from './gateway.ts'
-import { SUBSCRIPTION, T0, terms } from './plan.ts'
+import { first, SUBSCRIPTION, T0, termsOf } from './plan.ts'
 
 const WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -12,14 +14,23 @@ export const codingScenario = {
   start: T0 + WEEK_MS - 70_000,
 
   async prepare(store: Store): Promise<void> {
-    const plan = { uid: 'plan-code', createdAt: T0, generation: 1 }
-    const always = { state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
-    await store.change(SUBSCRIPTION, { op: 'applyPlan', plan, product: 'Coding', terms, ...always }, T0)
+    await store.change(SUBSCRIPTION, first, T0)
   },
 
   begin(world: World): void {
     const { rng, isSole } = world
-    for (const name of isSole ? ['gateway'] : ['gateway-1', 'gateway-2', 'gateway-3']) world.boot(name, (machine) => gateway(world, machine))
+    const declarations = rng.chance(0.4) ? openDeclarations(world, [PLAN]) : null
+    for (const name of isSole ? ['gateway'] : ['gateway-1', 'gateway-2', 'gateway-3']) {
+      world.boot(name, (machine) => {
+        gateway(world, machine)
+        if (isSole) declarations?.control(machine)
+      })
+    }
+    if (declarations) {
+      world.reconcile = declarations.reconcile
+      world.runExternal('operator', declarations.operate)
+      if (!isSole) for (const name of ['controller-1', 'controller-2'].slice(0, rng.whole(1, 2))) world.boot(name, declarations.control)
+    }
     for (let i = rng.whole(10, 22); i > 0; i--) {
       world.runExternal(`client-${i}`, async () => {
         // Some at once: a sole process applies commands while it writes.
@@ -27,7 +38,7 @@ export const codingScenario = {
         await gateway.request(world, `client-${i}`)
       })
     }
-    if (rng.chance(0.3) && !isSole) world.boot('controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
+    if (rng.chance(0.3) && !isSole) world.boot('key-controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
   },
 
   /** A gateway without a heartbeat for 45 s is dead. */
@@ -47,6 +58,20 @@ export const codingScenario = {
       await store.change(SUBSCRIPTION, { op: 'settle', id: request.id, usage, estimated: false }, machine.clock())
     },
   },
+}
+
+/** A plan whose window tokens, weights, concurrency and next session are edited while its requests run. */
+const PLAN: EditedPlan = {
+  subscription: SUBSCRIPTION,
+  first,
+  edited: (rng: Rng) =>
+    termsOf({
+      sessionTokens: rng.pick([6_000, 9_000, 14_000]),
+      sessionMs: rng.pick([30_000, 45_000, 90_000]),
+      weeklyTokens: rng.pick([12_000, 20_000, 30_000]),
+      weights: { input: 1000, cachedInput: rng.pick([100, 500]), output: 2000 },
+      maxConcurrentRequests: rng.whole(2, 6),
+    }),
 }
 
 async function rotateKeys(world: World, machine: Machine): Promise<void> {

@@ -1,4 +1,5 @@
 /** Invariants of token windows: admissions fit, every request is settled once, and only charges count as used. */
+import type { Terms } from '../../../src/domain/plans.ts'
 import type { CodingAccount, Reservation, Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { chargeOf, WEEK_MS, type WindowsView } from '../../../src/domain/token-windows.ts'
 import type { PendingCommand, Step } from '../scheduler.ts'
@@ -12,6 +13,7 @@ const SURELY_ALIVE_MS = 45_000 - 20_000
 /** How long a sweep may be frozen between declaring a process dead and expiring its reservations. */
 const STALE_MS = 200_000
 
+const NO_WEIGHTS = { input: 0, cachedInput: 0, output: 0 }
 const NO_HEARTBEAT = { count: 0, at: -Infinity, revivedAt: -Infinity }
 
 export function openTokenWindowChecks(report: Report, now: () => number) {
@@ -27,7 +29,7 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     const [old, account] = [before?.coding, after.coding]
     if (!account) return
     const removed = Object.entries(old?.reservations ?? {}).filter(([id]) => !account.reservations[id])
-    if (old) checkCharges(after, old, account, removed, commands)
+    if (before && old) checkCharges(before, after, old, account, removed, commands)
     let admitted = 0
     for (const [id, reservation] of Object.entries(account.reservations)) {
       const first = old?.reservations[id]
@@ -37,6 +39,7 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
         checkOpened(id, reservation, commands)
       }
     }
+    if (commands.some(({ command }) => command.op === 'applyPlan')) allowed(after)
     checkLimits(after, account, admitted > 0 && commands.every(({ command }) => command.op === 'admit'))
   }
 
@@ -61,13 +64,13 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
   }
 
   /** Possible charges of a removed request, by the commands of that write. */
-  function candidates(id: string, reservation: Reservation, { terms }: Subscription, commands: PendingCommand[]): number[] {
-    const weights = terms.coding?.weights ?? { input: 0, cachedInput: 0, output: 0 }
+  function candidates(id: string, reservation: Reservation, terms: Terms[], commands: PendingCommand[]): number[] {
     const extended = commands.flatMap(({ command }) => (command.op === 'extend' && command.id === id ? [command.tokens] : []))
     return commands.flatMap(({ command, actor }) => {
       if (command.op === 'settle' && command.id === id) {
         if (actor.name === 'sweep' && inFlight.has(id)) report(`request ${id} was released while it was in flight`)
-        return [command.usage ? chargeOf(command.usage, weights) : 0]
+        const { usage } = command
+        return usage ? [...new Set(terms.map(({ coding }) => chargeOf(usage, coding?.weights ?? NO_WEIGHTS)))] : [0]
       }
       if (command.op !== 'expire' || command.instance !== reservation.instance) return []
       const { at, revivedAt } = heartbeats.get(reservation.instance) ?? NO_HEARTBEAT
@@ -81,12 +84,12 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     })
   }
 
-  function checkCharges(after: Subscription, old: CodingAccount, account: CodingAccount, removed: [string, Reservation][], commands: PendingCommand[]): void {
+  function checkCharges(before: Subscription, after: Subscription, old: CodingAccount, account: CodingAccount, removed: [string, Reservation][], commands: PendingCommand[]): void {
     let sums = [{ session: 0, week: 0 }]
     for (const [id, reservation] of removed) {
       const request = requests.get(id)
       if (request) request.open = false
-      const amounts = candidates(id, reservation, after, commands)
+      const amounts = candidates(id, reservation, [before.terms, after.terms], commands)
       if (amounts.length === 0) report(`the reservation of request ${id} disappeared without a settlement`)
       const inSession = account.session?.start === reservation.session
       const inWeek = account.weekly.n === reservation.week
@@ -136,14 +139,15 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
         report(`${id} used ${used} and reserved ${reserved} of ${limit} tokens in ${name}, and only ${over} went beyond their reservations`)
       }
       const extended = mine.reduce((sum, [, { tokens }]) => sum + tokens, 0)
+      if (admission && mine.length > terms.coding.maxConcurrentRequests) report(`${id} admitted ${mine.length} requests, where ${terms.coding.maxConcurrentRequests} may be in flight`)
       if (admission && used + extended > limit) {
         report(`${id} admitted a request to ${name}, where ${used} was used and ${extended} is reserved of ${limit}`)
       }
     }
   }
 
-  /** A record was healed: what was used in windows ahead counts in the running ones, which may then be above their limits. */
-  function healed({ id, coding, terms }: Subscription): void {
+  /** A record was healed, and what was used in windows ahead counts in the running ones; or limits were edited. What is used and reserved may then be above them. */
+  function allowed({ id, coding, terms }: Subscription): void {
     if (!coding || !terms.coding) return
     const reserved = Object.values(coding.reservations).reduce((sum, one) => sum + one.tokens, 0)
     const over = [[`session ${coding.session?.start}`, (coding.session?.used ?? 0) - terms.coding.sessionTokens], [`week ${coding.weekly.n}`, coding.weekly.used - terms.coding.weeklyTokens]] as const
@@ -170,5 +174,5 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     if (coding && coding.weekly.start + WEEK_MS === weekly.resetsAt && coding.weekly.used < weekly.used) report(`${id} refused by ${weekly.used} tokens of a week, of which ${coding.weekly.used} are stored`)
   }
 
-  return { changed, healed, refused, checkFinal, inFlight, dead, requests, heartbeat }
+  return { changed, healed: allowed, refused, checkFinal, inFlight, dead, requests, heartbeat }
 }

@@ -1,6 +1,6 @@
 /** Tenants of the scenario, with plans small enough that allowance, queue and period run out. */
 import type { Terms } from '../../../src/domain/plans.ts'
-import type { Command } from '../../../src/domain/subscription/commands.ts'
+import type { Applying } from '../plan-edits.ts'
 
 export type Account = { tenant: string; subscription: string; keyId: string; keyVersionId: string; cap: number | null; terms: Terms }
 
@@ -16,9 +16,7 @@ function accountOf(tenant: string, cap: number | null, allowance: number, maxCon
 
 export const ACCOUNTS = [accountOf('acme', null, 1_000, 2), accountOf('beta', 600, 800, 1)]
 
-type Applying = Extract<Command, { op: 'applyPlan' }>
-
-export function planOf(account: Account, generation: number, terms: Terms, state: Applying['state'] = 'Active'): Applying {
-  const plan = { uid: `plan-${account.tenant}`, createdAt: T0, generation }
-  return { op: 'applyPlan', plan, product: 'Media', terms, state, activeFrom: null, activeUntil: null, verdict: null }
+export function planOf({ tenant }: Account, terms: Terms): Applying {
+  const plan = { uid: `plan-${tenant}`, createdAt: T0, generation: 1 }
+  return { op: 'applyPlan', plan, product: 'Media', terms, state: 'Active', activeFrom: null, activeUntil: null, verdict: null }
 }

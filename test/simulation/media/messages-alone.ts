@@ -19,7 +19,6 @@ const ONE_TASK = 'beta/studio'
 const SLOTS = 3
 /** A round of a claim, a run and a message takes less than a second. */
 const WITHIN_MS = 30_000
-const GENERATION = 1_000
 
 export async function checkMessagesAlone(world: World): Promise<void> {
   const { scheduler, checker, broker, rng } = world
@@ -75,7 +74,7 @@ async function create(world: World, machine: Machine): Promise<Task[]> {
   for (const account of ACCOUNTS.toSorted((a, b) => Number(b.subscription === ONE_TASK) - Number(a.subscription === ONE_TASK))) {
     const { tenant, subscription, keyId, keyVersionId, terms } = account
     if (!terms.media) continue
-    await backends.store.change(subscription, planOf(account, GENERATION, { ...terms, media: { ...terms.media, maxConcurrentTasks: 1 } }), machine.clock())
+    await backends.store.change(subscription, { ...planOf(account, { ...terms, media: { ...terms.media, maxConcurrentTasks: 1 } }), plan: { uid: `plan-${tenant}-messages`, createdAt: machine.clock(), generation: 1 } }, machine.clock())
     const record = await backends.store.subscription(subscription)
     if (!record) throw new TypeError('no record')
     const creating: Creating = async (run) => {

@@ -25,6 +25,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   const startedAt = machine.clock()
   if (nth === 0 && world.rng.chance(0.5)) world.busyRecord = world.rng.pick(ACCOUNTS).subscription
   if (nth === BUSY_ROUNDS) world.busyRecord = null
+  await world.reconcile(backends.store, machine)
   await sweepTasks(backends, sweepOptions(() => null))
   await sweepSubscriptions(backends)
   if (nth < SWEEPS_ALONE) return

@@ -1,8 +1,10 @@
 /** Scenario of media tasks: tenants with small plans, clients, workers, dispatchers, receivers, and the end of a period. */
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { openDeclarations, type EditedPlan } from '../plan-edits.ts'
+import type { Rng } from '../seeded-random.ts'
 import type { Machine, World } from '../world.ts'
-import { ACCOUNTS, planOf, T0, KINDS } from './accounts.ts'
+import { ACCOUNTS, planOf, T0, KINDS, type Account } from './accounts.ts'
 import { clientOf } from './clients.ts'
 import { dispatcher, mintKeys } from './dispatcher.ts'
 import { recovery } from './recovery.ts'
@@ -16,7 +18,7 @@ export const mediaScenario = {
 
   async prepare(store: Store): Promise<void> {
     await mintKeys(store, ACCOUNTS)
-    for (const account of ACCOUNTS) await store.change(account.subscription, planOf(account, 1, account.terms), T0)
+    for (const { subscription, first } of PLANS) await store.change(subscription, first, T0)
   },
 
   begin(world: World): void {
@@ -28,7 +30,13 @@ export const mediaScenario = {
     for (const name of ['dispatcher-1', 'dispatcher-2']) world.boot(name, (machine) => dispatcher(world, machine))
     const client = clientOf(world)
     for (let i = rng.whole(4, 8); i > 0; i--) world.runExternal(`client-${i}`, () => client(`client-${i}`))
-    if (rng.chance(0.4)) world.boot('controller', (machine) => machine.go('edits', () => edit(world, machine)))
+    if (rng.chance(0.4)) {
+      const declarations = openDeclarations(world, PLANS)
+      world.reconcile = declarations.reconcile
+      world.runExternal('operator', declarations.operate)
+      for (const name of ['controller-1', 'controller-2'].slice(0, rng.whole(1, 2))) world.boot(name, declarations.control)
+      world.boot('key-controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
+    }
   },
 
   recovery,
@@ -46,17 +54,21 @@ export const mediaScenario = {
   },
 }
 
-/** Edits plans while their tasks run: allowance, concurrency, suspension, keys. */
-async function edit(world: World, machine: Machine): Promise<void> {
-  const { rng } = world
-  const store = machine.store(machine.actor('edits'))
-  for (let generation = 2; generation < 5 && !world.recovering; generation++) {
-    await world.sleep(rng.whole(2_000, 40_000))
-    const account = rng.pick(ACCOUNTS)
-    const limits = { allowance: rng.pick([300, 800, 1_500]), maxConcurrentTasks: rng.whole(1, 3) }
-    const media = account.terms.media && { ...account.terms.media, ...limits }
-    const state = generation < 4 && rng.chance(0.3) ? 'Suspended' : 'Active'
-    await store.change(account.subscription, planOf(account, generation, { ...account.terms, media }, state), machine.clock())
-    if (rng.chance(0.5)) await store.change(account.subscription, { op: 'keysChanged' }, machine.clock())
+/** Plans that are edited while their tasks run: allowance, concurrency, the length of the next period. */
+const PLANS = ACCOUNTS.map((account): EditedPlan => {
+  const { subscription, terms } = account
+  return { subscription, first: planOf(account, terms), edited: (rng) => ({ ...terms, media: mediaOf(account, rng) }) }
+})
+
+function mediaOf({ terms: { media } }: Account, rng: Rng): Account['terms']['media'] {
+  const period = { unit: 'days', count: rng.whole(1, 2) } as const
+  return media && { ...media, period, allowance: rng.pick([300, 800, 1_500]), maxConcurrentTasks: rng.whole(1, 3) }
+}
+
+async function rotateKeys(world: World, machine: Machine): Promise<void> {
+  const store = machine.store(machine.actor('keys'))
+  for (let i = world.rng.whole(1, 4); i > 0 && !world.recovering; i--) {
+    await world.sleep(world.rng.whole(2_000, 40_000))
+    await store.change(world.rng.pick(ACCOUNTS).subscription, { op: 'keysChanged' }, machine.clock())
   }
 }
