@@ -1,7 +1,7 @@
 /** Headers of every answer under `/dashboard`; and of the mode `local`, the check of the Host header against DNS rebinding. */
 import type { FastifyInstance } from 'fastify'
-import { isLoopback } from '../../src/config/setting-types.ts'
 import type { DashboardMode } from '../../src/config/dashboard-mode.ts'
+import { isOwnHost } from '../../src/config/own-address.ts'
 import { Failure } from '../../src/domain/errors.ts'
 
 /** Results are shown from `/files/` of the public address, which may be another origin than the page's. */
@@ -32,7 +32,6 @@ export function securityHeaders(app: FastifyInstance, mode: DashboardMode): void
       'cross-origin-opener-policy': 'same-origin',
       'cross-origin-resource-policy': 'same-origin',
     })
-    const name = URL.parse(`http://${request.headers.host ?? ''}`)?.hostname ?? ''
-    if (mode === 'local' && !isLoopback(name)) throw new Failure('origin_not_allowed')
+    if (mode === 'local' && !isOwnHost(request.headers.host, app.config)) throw new Failure('origin_not_allowed')
   })
 }

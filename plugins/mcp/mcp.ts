@@ -10,7 +10,7 @@ import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import type { Endpoint } from './mcp-endpoint.ts'
-import { isOwnHost, isOwnOrigin } from './origin-check.ts'
+import { isOwnHost, isOwnOrigin } from '../../src/config/own-address.ts'
 
 const BODY_LIMIT = 1024 * 1024
 
@@ -30,8 +30,8 @@ async function mcp(app: FastifyInstance): Promise<void> {
   app.setValidatorCompiler(strictValidator())
 
   app.addHook('onRequest', async ({ headers, socket }) => {
-    const place = { host: app.config.HOST, port: socket.localPort, publicUrl: app.config.PUBLIC_URL }
-    const allowed = isOwnHost(headers.host, place) && (headers.origin === undefined || isOwnOrigin(headers.origin, place))
+    const allowed =
+      isOwnHost(headers.host, app.config) && (headers.origin === undefined || isOwnOrigin(headers.origin, app.config, socket.localPort))
     if (!allowed) throw new Failure('origin_not_allowed')
   })
 

@@ -1,5 +1,6 @@
 /** Sweep loops of the worker: each runs under a named lease, in one process at a time, in bounded batches. */
 import type { FastifyBaseLogger } from 'fastify'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { openServedElsewhere } from './served-elsewhere.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
@@ -123,7 +124,6 @@ export function startSweeps({
 
   /** `notOurs` is called instead of the sweep while another process holds the lease. */
   function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
-    let running: Promise<void> | null = null
     let skipped = 0
     const tick = async () => {
       if (skipped > 0) return void skipped--
@@ -132,17 +132,9 @@ export function startSweeps({
       notOurs()
       skipped = LEASE_PERIODS - 1
     }
-    const timer = setInterval(() => {
-      running ??= tick()
-        .catch((err: unknown) => log.warn({ event: 'sweep_failed', err, sweep: name }, 'sweep failed, retrying'))
-        .finally(() => {
-          running = null
-        })
-    }, periodMs)
-    return async () => {
-      clearInterval(timer)
-      await running
-    }
+    const task = periodicTask(periodMs, tick, (err) => log.warn({ event: 'sweep_failed', err, sweep: name }, 'sweep failed, retrying'))
+    void task.start()
+    return task.cancel
   }
 
   return async () => {

@@ -1,4 +1,6 @@
 /** A configuration file whose changes take effect without a restart. */
+import { periodicTask } from './periodic-task.ts'
+
 export type WatchedFile = {
   /** Loads the file now, after a load that is under way. */
   reload(): Promise<void>
@@ -13,29 +15,18 @@ export type WatchedFile = {
 export async function watchFile(load: () => Promise<void>, refused: (error: Error) => void, pollMs = 1000): Promise<WatchedFile> {
   await load()
   let lastError: string | null = null
-  let running: Promise<void> | null = null
-
-  async function loadAgain(): Promise<void> {
-    try {
+  const polling = periodicTask(
+    pollMs,
+    async () => {
       await load()
       lastError = null
-    } catch (error) {
+    },
+    (error) => {
       const { message } = error as Error
       if (message !== lastError) refused(error as Error)
       lastError = message
-    }
-    running = null
-  }
-
-  const timer = setInterval(() => (running ??= loadAgain()), pollMs).unref()
-  return {
-    async reload() {
-      await running
-      await (running ??= loadAgain())
     },
-    async close() {
-      clearInterval(timer)
-      await running
-    },
-  }
+  )
+  await polling.start()
+  return { reload: polling.runNow, close: polling.cancel }
 }

@@ -1,5 +1,5 @@
 /** When keys were last used, and which requests were refused: noted by requests, written every few seconds and at the end. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { openKeyUse } from '../../plugins/auth/key-use.ts'
 import { openRefusalCounts } from '../../plugins/metering/refusal-counts.ts'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
@@ -60,7 +60,14 @@ t.test('a flood of refused requests is one change for each subscription, and a c
   t.equal(changes.length, 3)
 })
 
+/** A periodic task does not keep the process alive. */
+function stayAlive(t: Test): void {
+  const timer = setInterval(() => {}, MINUTE)
+  t.teardown(() => clearInterval(timer))
+}
+
 t.test('a periodic task runs one at a time, again after an error, and a last time at the end', async (t) => {
+  stayAlive(t)
   const errors: unknown[] = []
   let runs = 0
   let running = 0
@@ -83,6 +90,7 @@ t.test('a periodic task runs one at a time, again after an error, and a last tim
 })
 
 t.test('a periodic task that has just failed is not run again at the end', async (t) => {
+  stayAlive(t)
   const failed = Promise.withResolvers<unknown>()
   let runs = 0
   const task = periodicTask(1, async () => {

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import t from 'tap'
 import { openMediaContent } from '../../plugins/mcp/media-content.ts'
-import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origin-check.ts'
+import { isOwnHost, isOwnOrigin } from '../../src/config/own-address.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { png } from '../backends/engines/media-samples.ts'
@@ -291,14 +291,14 @@ t.test("only pages of the server's own origin may call, and on loopback only und
   const rebound = await endpoint.app.inject({ method: 'POST', url: '/mcp', headers: { ...bearer(endpoint.raw), host: 'evil.example:8080' }, payload: list })
   t.match(rebound.json(), { error: { code: 'origin_not_allowed' } })
 
-  const place = { host: '127.0.0.1', port: 8080, publicUrl: null }
+  const place = { HOST: '127.0.0.1', PUBLIC_URL: null }
   const origins = ['http://127.0.0.1:8080', 'http://localhost:8080', 'http://[::1]:8080', 'http://localhost:8081', 'https://localhost:8080', 'http://localhost:8080/', 'http://localhost.evil.example:8080', '']
-  t.same(origins.map((origin) => isOwnOrigin(origin, place)), [true, true, true, false, false, false, false, false])
-  t.same(['10.0.0.7', '127.0.0.1'].map((name) => isOwnOrigin(`http://${name}:8080`, { ...place, host: '10.0.0.7' })), [true, false])
-  t.ok(isOwnOrigin('http://[fd00::7]', { ...place, host: 'fd00::7', port: 80 }))
+  t.same(origins.map((origin) => isOwnOrigin(origin, place, 8080)), [true, true, true, false, false, false, false, false])
+  t.same(['10.0.0.7', '127.0.0.1'].map((name) => isOwnOrigin(`http://${name}:8080`, { ...place, HOST: '10.0.0.7' }, 8080)), [true, false])
+  t.ok(isOwnOrigin('http://[fd00::7]', { ...place, HOST: 'fd00::7' }, 80))
   t.same(['localhost:1', '127.0.0.1', '[::1]:8080', 'evil.example', '', undefined].map((host) => isOwnHost(host, place)), [true, true, true, false, false, false])
-  t.ok(isOwnHost('media.example:443', { ...place, publicUrl: 'https://media.example' }))
-  t.ok(isOwnHost('whatever.example', { ...place, host: '10.0.0.7' }))
+  t.ok(isOwnHost('media.example:443', { ...place, PUBLIC_URL: 'https://media.example' }))
+  t.ok(isOwnHost('whatever.example', { ...place, HOST: '10.0.0.7' }))
 })
 
 t.test('there are no sessions to open or to delete, no batches, and nothing but JSON of a bounded size', async (t) => {
