@@ -1,5 +1,5 @@
 /**
- * What V8 is told, for the sake of a shorter start and less idle memory (docs/benchmarks.md, "Memory and start"). Plain JavaScript, because the cache of compiled code has to be open
+ * The flags of V8, for a shorter start and less idle memory (docs/benchmarks.md, "Memory and start"). Plain JavaScript, because the cache of compiled code has to be open
  * before any TypeScript is loaded.
  */
 import { accessSync, constants as access, existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'

@@ -148,7 +148,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   }
 }
 
-/** Without a route these become 404 or 405, whatever the coding of the body is, and where there is a content type but no body. */
+/** Without a route these become 404 or 405: whatever the encoding of the body, and also if there is a content type but no body. */
 const OF_ADDRESSES: FailureCode[] = ['not_found', 'unsupported_media_type', 'invalid_json']
 
 function isProblem(request: FastifyRequest): boolean {

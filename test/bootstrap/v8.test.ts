@@ -1,4 +1,4 @@
-/** What V8 is told: the compiled code of an image where no temporary folder can be made, and the size of the young generation. */
+/** The settings of V8: the compiled code of an image where no temporary folder can be made, and the size of the young generation. */
 import { execFile, execFileSync } from 'node:child_process'
 import { cpSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -177,7 +177,7 @@ export function operationPromises(surface: Surface): Promises<null> {
       t.match(await studio.ended((await studio.create({ operation: 'trim', media_url: at('long'), start_time: 0 })).id), { error: { code: 'input_too_large' } })
     },
 
-    'a name that leads inwards, now or at the end of a redirect, fails as one without an address does': async (t) => {
+    'a name that resolves to an internal address, now or at the end of a redirect, fails as one without an address does': async (t) => {
       const lookup: Lookup = async (name) => (name.startsWith('inward') ? ['10.0.0.1'] : name.startsWith('nowhere') ? [] : ['127.0.0.1'])
       const studio = await open(t, surface, { lookup })
       for (const url of ['http://nowhere.example/a.png', 'http://inward.example/a.png', `http://toBackendError.example:${studio.server.port}/redirect`]) {

@@ -177,7 +177,7 @@ t.test('each state and each failure becomes its code', async (t) => {
   }
 })
 
-t.test('an output that has expired, lies about its type, is too large or leads inwards is not delivered', async (t) => {
+t.test('an output that has expired, lies about its type, is too large or has an internal address is not delivered', async (t) => {
   const { fake, engine } = await open(t)
   const run1 = (respond: Respond, limits = runOf().limits) => {
     fake.next('GET /delivery/out-0.png', respond)

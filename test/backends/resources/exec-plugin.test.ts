@@ -115,7 +115,7 @@ t.test('of many requests whose credentials are refused, one after the other, the
   t.same(together.map(({ headers }) => headers), [bearer('two'), bearer('two')])
   for (const _ of ['late', 'very late']) t.same((await credentials.connection(first)).headers, { authorization: 'Bearer two' })
   t.equal(runs(), 2)
-  // It expires soon, so that another is asked for; this one is good meanwhile.
+  // It expires soon, so another is requested; this one is valid meanwhile.
   writeFileSync(join(folder, 'answer'), 'no answer')
   skippedMs += 31_000
   const held = await credentials.connection()
