@@ -1,15 +1,13 @@
 /**
- * Upgrade, roll-back and upgrade again under load: every process is replaced by one of the other version, gateways one by one. The earlier version is that of a commit with the same schema
- * of the store, so that the drill needs the repository's history; it runs with the packages of this checkout.
+ * Upgrade, roll-back and upgrade again under load: every process is replaced by one of the other version, gateways one by one. The earlier version is the one that the changelog
+ * names, so that the drill needs the repository's history; it runs with the packages of this checkout.
  */
-import { execFile } from 'node:child_process'
-import { mkdir, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import t from 'tap'
 import { openSite } from '../flows/deployment.ts'
+import { earlierVersion, unpack } from '../flows/earlier.ts'
 import { declare } from '../flows/manifests.ts'
-import { PROGRAM, REPOSITORY } from '../flows/program.ts'
+import { PROGRAM } from '../flows/program.ts'
 import { run } from '../flows/run.ts'
 import { folderFor } from '../monitoring/alert-drill.ts'
 import { openLoad } from '../pods/load.ts'
@@ -19,23 +17,14 @@ import { openFleet } from './fleet.ts'
 import { IMAGE_PRICE, LOAD_PLANS, settled } from './load.ts'
 import { openSteps } from './steps.ts'
 
-const EARLIER = '66514c6385c9'
-
 t.setTimeout(1_800_000)
-
-/** Unpacks the program of a commit into `folder`. */
-async function unpack(commit: string, folder: string): Promise<void> {
-  await mkdir(folder)
-  await promisify(execFile)('sh', ['-euc', 'git -C "$1" archive "$2" | tar --extract --directory "$3"', 'sh', REPOSITORY, commit, folder])
-  await symlink(join(REPOSITORY, 'node_modules'), join(folder, 'node_modules'))
-}
 
 t.test('an upgrade and a roll-back under load: no request fails, and every task is made and charged once', async (t) => {
   const [store, brokers, folder] = [await mongodb(t), await kafka(t), await folderFor(t)]
   if (store === null || brokers === null) return
   const { step, end } = openSteps(t)
-  const earlier = join(folder, 'earlier')
-  await step(`the program of ${EARLIER}`, () => unpack(EARLIER, earlier))
+  const [earlier, { commit }] = [join(folder, 'earlier'), await earlierVersion()]
+  await step(`the program of ${commit}`, () => unpack(commit, earlier))
   const site = openSite({ mongodb: store, brokers })
   t.teardown(() => site.close())
   await declare(folder, 'plans', ...LOAD_PLANS)

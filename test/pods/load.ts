@@ -11,8 +11,8 @@ export type Load = { done: number; failed: string[]; ordered: number }
 
 const PICTURE = { kind: 'image', prompt: 'a lighthouse', size: '128x128' }
 
-/** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried, as the API documents: then only final failures count. */
-export function openLoad(gateway: Caller, keys: Keys, { clients, again }: { clients: number; again: boolean }): { stop(): Promise<Load> } {
+/** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried up to `tries` times, twice a second, as the API documents: then only final failures count. */
+export function openLoad(gateway: Caller, keys: Keys, { clients, again, tries: most = 20 }: { clients: number; again: boolean; tries?: number }): { stop(): Promise<Load> } {
   const load: Load = { done: 0, failed: [], ordered: 0 }
   let isOver = false
   const call = async (n: number, id: string): Promise<void> => {
@@ -35,7 +35,7 @@ export function openLoad(gateway: Caller, keys: Keys, { clients, again }: { clie
     }
   }
   const client = async (first: number): Promise<void> => {
-    for (let n = first; !isOver; n++) await attempt(n, randomUUID(), again ? 20 : 1)
+    for (let n = first; !isOver; n++) await attempt(n, randomUUID(), again ? most : 1)
   }
   const running = Array.from({ length: clients }, (_, first) => client(first))
   return {
