@@ -11,6 +11,7 @@ import { openQueue, type Queue } from './work-queue.ts'
 import { addReadinessChecks } from './readiness-checks.ts'
 import { openReconciler } from './reconciler.ts'
 import { apiServerMetrics } from './api-server-metrics.ts'
+import { resourceMetrics } from './resource-metrics.ts'
 import { startWorkers } from './queue-workers.ts'
 
 export type ControllerOptions = {
@@ -30,9 +31,10 @@ const START_RETRY_MS = 1_000
 type Phase = { name: 'starting' | 'standby' | 'leading' | 'stopped' }
 
 async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
-  const { store, resources, clock, log } = app
+  const { store, clock, log } = app
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
+  const resources = resourceMetrics(app.metrics.registry, { resources: app.resources, clock, byTenant: app.config.METRICS_TENANT })
   apiServerMetrics(app.metrics.registry, resources)
   const open = (name: string, queue: () => Queue): Queue =>
     openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (resources.isLeading() ? queue() : null)) })

@@ -25,6 +25,8 @@ const leader = (instance: string) => `leader_election_master_status{namespace="g
 const build = (instance: string) => `tollgate_build_info{namespace="gate",instance="${instance}",version="1"}`
 const roles = (...metrics: string[]) => Object.fromEntries(metrics.map((metric) => [`${metric}{namespace="gate",instance="${metric}"}`, '1x30']))
 const refusals = (window: string) => `tollgate_window_refusals_total{namespace="gate",window="${window}"}`
+const declared = (ready: string, reason: string) => `tollgate_declared_resources{namespace="gate",kind="apikey",ready="${ready}",reason="${reason}"}`
+const used = (share: string) => `tollgate_declared_plans_used{namespace="gate",limit="allowance",share="${share}"}`
 const oldest = (state: string) => `tollgate_task_oldest_seconds{namespace="gate",state="${state}",kind="image"}`
 const tasks = (state: string) => `tollgate_tasks{namespace="gate",state="${state}",kind="image"}`
 
@@ -49,6 +51,9 @@ export const ALERT_CASES: AlertCase[] = [
   { alert: 'TollgateNoLeader', labels: { severity: 'critical' }, at: '10m', fires: { [leader('a')]: '1x3 0x10', [leader('b')]: '0x20', [build('a')]: '1x20', [build('b')]: '1x20' }, quiet: { [leader('a')]: '1x3 0x10', [leader('b')]: '0x3 1x17', [build('a')]: '1x20', [build('b')]: '1x20', 'leader_election_master_status{namespace="others",instance="c",name="others"}': '0x20' } },
   // All controllers are gone.
   { alert: 'TollgateNoLeader', labels: { severity: 'critical' }, at: '45m', fires: { [leader('a')]: '1x30 stale', [build('a')]: '1x30 stale' }, quiet: { 'leader_election_master_status{namespace="others",instance="c",name="others"}': '1x30 stale' } },
+  { alert: 'TollgateResourcesNotReady', labels: { severity: 'warning', kind: 'apikey', reason: 'SecretConflict' }, at: '30m', fires: { [declared('False', 'SecretConflict')]: '2x40' }, quiet: { [declared('False', 'PlanSuspended')]: '2x40', [declared('True', 'Issued')]: '9x40', [declared('False', 'StoreUnavailable')]: '0x20 1x5 0x15' } },
+  { alert: 'TollgatePlansEnding', labels: { severity: 'info', kind: 'plan' }, at: '70m', fires: { 'tollgate_declared_resources_ending{namespace="gate",kind="plan"}': '1x90' }, quiet: { 'tollgate_declared_resources_ending{namespace="gate",kind="plan"}': '0x90' } },
+  { alert: 'TollgatePlansUsedUp', labels: { severity: 'info', limit: 'allowance' }, at: '30m', fires: { [used('1')]: '1x40' }, quiet: { [used('0.8')]: '3x40', [used('1')]: '0x40' } },
   // A role that is back within five minutes is not missing.
   ...([['gateway', 'tollgate_reservations_open'], ['worker', 'tollgate_task_slots'], ['dispatcher', 'tollgate_webhook_lag_seconds_count']] as const).map(([role, metric], _nth, all): AlertCase => {
     const others = { [build('a')]: '1x30', ...roles(...all.flatMap(([, one]) => (one === metric ? [] : [one]))) }

@@ -5,8 +5,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
 import { CHART } from '../../charts/generate.ts'
+import { readCommandLine } from '../../src/bootstrap/command-line.ts'
 import { need } from '../servers/client.ts'
 import { ALERT_CASES, type AlertCase } from './alert-cases.ts'
+import { runbookCommands } from './runbook-commands.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const FILE = join(CHART, 'files/alerts.yaml')
@@ -31,6 +33,17 @@ t.test('a runbook says what the alert means, what users see, three queries and w
     t.same([...page.matchAll(/^#+ (.+)$/gm)].map(([, heading]) => heading), [alert, 'What it means', 'What users see', 'Queries', 'What to do'])
     const [, block = ''] = /```promql\n([^`]+)```/.exec(page) ?? []
     t.equal(block.trim().split('\n').filter((line) => !line.startsWith('#')).length, 3, `${alert}: three queries`)
+  }
+})
+
+t.test('every command of a runbook is complete: it runs in a pod and names its namespace', async (t) => {
+  const commands = runbookCommands()
+  t.ok(commands.filter(({ command }) => command.includes(' exec ')).length >= 8)
+  for (const { page, command } of commands) {
+    t.notMatch(command, /^(npx )?tollgate /, `${page}: no cluster has the bare program`)
+    if (!/^kubectl cordon | --all-namespaces/.test(command)) t.match(command, / --namespace <(namespace|tenant)>/, `${page}: ${command}`)
+    const [, words] = / exec deployment\/tollgate-controller -- node bin\/tollgate\.mjs (.+)$/.exec(command) ?? []
+    if (words !== undefined && words !== 'verify') t.doesNotThrow(() => readCommandLine(words.split(' ')), `${page}: ${command}`)
   }
 })
 

@@ -79,6 +79,36 @@ t.test('what a plan has used is in its status a minute later, is written once a 
   t.same(await usage(restarted), second)
 })
 
+t.test('metrics tell how many resources are ready and why others are not, which end within a week, and which plans are nearly or wholly used up', async (t) => {
+  const tenant = await openTenant(t)
+  const inDays = (days: number) => new Date(tenant.time.now + days * 24 * HOUR).toISOString()
+  const plans = (tokens: number) => [codingPlan('coder', { expirationTime: inDays(6) }, { sessionWindow: { tokens, durationSeconds: 18_000 }, weeklyWindow: { tokens } }), mediaPlan('studio', { expirationTime: inDays(8) }), codingPlan('asleep', { state: 'Suspended', expirationTime: inDays(1) })]
+  await tenant.declare('a.yaml', ...plans(50), ci(), apiKey('lost', 'nowhere', { expirationTime: inDays(7) }))
+  const running = await tenant.start()
+  await running.settle()
+  const series = async (name: string) => {
+    const found = (await running.app.metrics.registry.getMetricsAsJSON()).find((metric) => metric.name === name)?.values ?? []
+    return Object.fromEntries(found.map(({ labels, value }) => [Object.values(labels).join(' '), value]))
+  }
+  t.same(await series('tollgate_declared_resources'), { 'plan True PlanActive': 2, 'plan False PlanSuspended': 1, 'apikey True Issued': 1, 'apikey False PlanNotFound': 1 })
+  t.same(await series('tollgate_declared_resources_ending'), { plan: 1, apikey: 1 })
+  t.same(await series('tollgate_declared_plans_used'), { 'week 0.8': 0, 'week 1': 0, 'allowance 0.8': 0, 'allowance 1': 0 })
+
+  const [{ keyId } = { keyId: '' }] = await tenant.versions(running, 'ci')
+  const { keysVersion = 0 } = (await tenant.store.subscription('acme/coder')) ?? {}
+  await tenant.store.change('acme/coder', admit('one', 40, { keyId, keysVersion }), tenant.time.now)
+  await tenant.store.change('acme/coder', settle('one', 40), tenant.time.now)
+  await tenant.pass(running, 60_000)
+  t.match(await series('tollgate_declared_plans_used'), { 'week 0.8': 1, 'week 1': 0 })
+  await tenant.declare('a.yaml', ...plans(40), ci())
+  await running.settle()
+  t.match(await series('tollgate_declared_plans_used'), { 'week 0.8': 1, 'week 1': 1 })
+  t.same(await series('tollgate_declared_resources_ending'), { plan: 1 }, 'what is removed counts no longer')
+  await tenant.pass(running, 6 * 24 * HOUR)
+  await running.settle()
+  t.match(await series('tollgate_declared_resources'), { 'plan False PlanExpired': 1, 'apikey False PlanExpired': 1 })
+})
+
 t.test('an edit of a plan and its revert reach its record and its keys', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'))

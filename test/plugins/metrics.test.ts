@@ -44,7 +44,7 @@ const FAMILIES = {
   gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_upstream'],
   worker: [...EVERY, ...OF_TASKS, 'tollgate_task', 'tollgate_worker'],
   dispatcher: [...EVERY, 'tollgate_webhook'],
-  controller: [...EVERY, 'tollgate_key', 'controller_runtime', 'workqueue'],
+  controller: [...EVERY, 'tollgate_key', 'tollgate_declared', 'controller_runtime', 'workqueue'],
 } as const
 
 t.test('each role has exactly the metrics of its families', async (t) => {
@@ -57,10 +57,10 @@ t.test('each role has exactly the metrics of its families', async (t) => {
   t.same(Object.keys(ofTheApplication).filter((name) => !all.some((family) => name.startsWith(family))), [], 'every metric belongs to a role')
 })
 
-t.test('METRICS_TENANT adds the tenant to the usage counters only', async (t) => {
+t.test('METRICS_TENANT adds the tenant to the usage counters and to what is declared only', async (t) => {
   const { app } = await openEmbeddedProgram(t, { env: { METRICS_TENANT: 'true' } })
   const withTenant = Object.entries(registered(app.metrics.registry)).filter(([, { labels }]) => labels.includes('tenant'))
-  t.same(withTenant.map(([name]) => name).sort(), ['tollgate_coding_tokens_total', 'tollgate_money_micro_total'])
+  t.same(withTenant.map(([name]) => name).sort(), ['tollgate_coding_tokens_total', 'tollgate_declared_plans_used', 'tollgate_declared_resources', 'tollgate_declared_resources_ending', 'tollgate_money_micro_total'])
 })
 
 t.test('a connection to an API server has the metrics of the second table', async (t) => {

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { CHART, helm } from '../chart/chart.ts'
 import { answer, at, chat, get, post, type Caller } from '../flows/calls.ts'
 import { mediaPlan } from '../backends/resources/manifests.ts'
+import { runbookCommands } from '../monitoring/runbook-commands.ts'
 import { commandsOf } from '../page-blocks.ts'
 import { installed } from '../servers/client.ts'
 import { command } from '../servers/command.ts'
@@ -135,6 +136,17 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await until(async () => at(await usage(), 'held') === '0.0000')
     return Number(at(await usage(), 'burned'))
   }
+
+  await step('the commands of the runbooks that only read run as they stand', async (t) => {
+    const [{ metadata }] = await pods('gateway')
+    const names: Record<string, string> = { namespace: GATE, tenant: TENANT, name: 'coding', role: 'gateway', pod: metadata.name }
+    const reading = runbookCommands().flatMap(({ page, command }) => {
+      const text = command.replaceAll(/<(\w+)>/g, (placeholder, name: string) => names[name] ?? placeholder)
+      return /<\w+>|^helm | (cordon|delete|rollout|port-forward|--yes|--previous)\b/.test(text) ? [] : [{ page, text }]
+    })
+    t.ok(reading.length >= 12, `${reading.length} commands`)
+    for (const { page, text } of reading) await t.resolves(sh(text), `${page}: ${text}`)
+  })
 
   await step('a suspended plan is refused with 403, and served again once it is active', async (t) => {
     const ask = async () => (await answer(await post(gateway, keys.coding, '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }))).status
