@@ -26,7 +26,12 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
   const ofTenant = ({ namespace }: Ref): Labels => (byTenant ? { tenant: namespace } : {})
 
   /** `count` calls back with the labels of each series that a resource counts in. */
-  function gauge(name: string, help: string, labelNames: string[], count: (seen: Seen, add: (labels: Labels, by?: number) => void) => void): void {
+  function gauge(
+    name: string,
+    help: string,
+    labelNames: string[],
+    count: (seen: Seen, add: (labels: Labels, by?: number) => void) => void,
+  ): void {
     new Gauge({
       name,
       help,
@@ -47,23 +52,33 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
     }
   }
 
-  gauge('tollgate_declared_resources', 'Plans and ApiKeys by their condition Ready.', ['kind', 'ready', 'reason'], ({ ref, status }, add) => {
-    const ready = status.conditions.find(({ type }) => type === 'Ready')
-    if (ready) add({ kind: kindOf(ref.kind), ready: ready.status, reason: ready.reason })
-  })
+  gauge(
+    'tollgate_declared_resources',
+    'Plans and ApiKeys by their condition Ready.',
+    ['kind', 'ready', 'reason'],
+    ({ ref, status }, add) => {
+      const ready = status.conditions.find(({ type }) => type === 'Ready')
+      if (ready) add({ kind: kindOf(ref.kind), ready: ready.status, reason: ready.reason })
+    },
+  )
   gauge('tollgate_declared_resources_ending', 'Active Plans and ApiKeys that expire within 7 days.', ['kind'], ({ ref }, add) => {
     const { state, expirationTime } = resources.get(ref)?.spec ?? {}
     const restMs = Date.parse(expirationTime ?? '') - clock()
     if (state === 'Active' && restMs > 0 && restMs <= ENDING_MS) add({ kind: kindOf(ref.kind) })
   })
-  gauge('tollgate_declared_plans_used', 'Plans that have used at least this share of their allowance or their week.', ['limit', 'share'], (seen, add) => {
-    const resource = resources.get(seen.ref)
-    if (resource?.kind !== 'Plan') return
-    for (const { limit, used } of sharesOf(resource.spec, seen.status as PlanStatus)) {
-      // Zero where no plan is there yet, so that the first one is a rise.
-      for (const share of SHARES) add({ limit, share: String(share) }, used >= share ? 1 : 0)
-    }
-  })
+  gauge(
+    'tollgate_declared_plans_used',
+    'Plans that have used at least this share of their allowance or their week.',
+    ['limit', 'share'],
+    (seen, add) => {
+      const resource = resources.get(seen.ref)
+      if (resource?.kind !== 'Plan') return
+      for (const { limit, used } of sharesOf(resource.spec, seen.status as PlanStatus)) {
+        // Zero where no plan is there yet, so that the first one is a rise.
+        for (const share of SHARES) add({ limit, share: String(share) }, used >= share ? 1 : 0)
+      }
+    },
+  )
 
   return {
     ...resources,

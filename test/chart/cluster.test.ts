@@ -92,7 +92,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         await made('Secret', 'api-tls', { data: { 'tls.crt': 'Yw==', 'tls.key': 'aw==' } })
         await made('ConfigMap', 'authorities', { binaryData: { 'ca.crt': 'Yw==' } })
       }
-      const models = ['--set-json', 'upstreams={"file":null,"existingConfigMap":"models","keysSecret":"upstream-keys"}', '--set', 'caBundle.existingConfigMap=authorities,ingress.enabled=true,ingress.tlsSecret=api-tls']
+      const models = ['--set-json', 'upstreams={"file":null,"existingConfigMap":"models","keysSecret":"upstream-keys"}', '--set', 'networkPolicy.ingressFrom[0].namespaceSelector.matchLabels.app=ingress,caBundle.existingConfigMap=authorities,ingress.enabled=true,ingress.tlsSecret=api-tls']
       for (const [make, message] of refusals) {
         await mended()
         await make()

@@ -2,10 +2,11 @@
 import type { Test } from 'tap'
 import { eventually } from '../flows/eventually.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
-import type { Answered, Api } from '../servers/kube/api.ts'
+import { openApi, type Answered, type Api } from '../servers/kube/api.ts'
 import { openProxy, type Proxy } from '../servers/kube/proxy.ts'
 import { objects } from './chart.ts'
 
+const ADMISSION = '/apis/admissionregistration.k8s.io/v1'
 const RBAC = '/apis/rbac.authorization.k8s.io/v1/namespaces'
 
 type Rule = { apiGroups: string[]; resources: string[]; resourceNames?: string[]; verbs: string[] }
@@ -23,6 +24,8 @@ export function rightsOf(rules: Rule[]): string[] {
 
 export type Account = {
   operator: Operator
+  /** Requests with the controller's own token. */
+  own: Api
   proxy: Proxy
   url: string
   rights: string[]
@@ -39,16 +42,26 @@ export async function openAccount(t: Test, kubeconfig: string): Promise<Account>
   const operator = await openOperator(t, kubeconfig)
   const release = operator.namespace('acme')
   const namespaces = (['acme', 'globex', 'other'] as const).map((name) => operator.namespace(name))
-  const all = await objects('required', ['--namespace', release, '--set', `namespaces={${namespaces.join(',')}}`, '--set', 'crds.enabled=false'])
+  const all = await objects('required', ['--namespace', release, '--set', `namespaces={${namespaces.join(',')}}`, '--set', 'crds.enabled=false,controller.secretPolicy=Always'])
   for (const [kind, plural] of [['Role', 'roles'], ['RoleBinding', 'rolebindings']] as const) {
     for (const one of all.filter((object) => object.kind === kind && isOurs(object))) {
       await done(operator.api, `${RBAC}/${one.metadata.namespace}/${plural}/${one.metadata.name}`, one)
     }
   }
+  const policies = [['ValidatingAdmissionPolicy', 'validatingadmissionpolicies'], ['ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings']] as const
+  for (const [kind, plural] of policies) {
+    const one = all.find((object) => object.kind === kind)
+    const path = `${ADMISSION}/${plural}/${one.metadata.name}`
+    await done(operator.api, path, one)
+    t.teardown(() => operator.api.request('DELETE', path))
+  }
   const account = `/api/v1/namespaces/${release}/serviceaccounts/tollgate-controller`
   await done(operator.api, account, all.find(({ kind, metadata }) => kind === 'ServiceAccount' && metadata.name === 'tollgate-controller'))
   const { body } = await operator.api.request('POST', `${account}/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })
-  const proxy = await openProxy(t, { ...operator.api, token: body.status.token })
+  const { token } = body.status
+  const own = await openApi(kubeconfig, token)
+  t.teardown(() => own.close())
+  const proxy = await openProxy(t, { ...operator.api, token })
   const { env } = all.find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'tollgate-controller').spec.template.spec.containers[0]
   const { value } = env.find(({ name }: Answered) => name === 'RESOURCES_URL')
   const roles = all.filter((object) => object.kind === 'Role' && object.metadata.namespace === release && isOurs(object))
@@ -56,6 +69,7 @@ export async function openAccount(t: Test, kubeconfig: string): Promise<Account>
   return {
     operator,
     proxy,
+    own,
     url: `${value}&kubeconfig=${proxy.kubeconfig}&leaseNamespace=${release}`,
     rights: rightsOf(rules),
     async grant(without) {

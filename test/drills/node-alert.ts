@@ -73,7 +73,7 @@ async function install(site: Site, folder: string): Promise<void> {
   for (const plural of ['prometheusrules', 'servicemonitors']) await site.kubectl(['apply', '--server-side', '--filename', join(crds, `monitoring.coreos.com_${plural}.yaml`)])
   await site.kubectl(['apply', '--filename', '-'], { input: documents([{ ...NAMESPACE, metadata: { ...NAMESPACE.metadata, name: GATE } }, NAMESPACE]) })
   await site.kubectl(['apply', '--filename', '-'], { input: documents(secrets(site)) })
-  const monitored = { serviceMonitor: { enabled: true }, prometheusRule: { enabled: true }, grafanaDashboards: { enabled: true }, settings: { EGRESS_ALLOW: `${NETWORK.HOST_ADDRESS}/32` } }
+  const monitored = { networkPolicy: { metricsFrom: [{ namespaceSelector: {} }] }, serviceMonitor: { enabled: true }, prometheusRule: { enabled: true }, grafanaDashboards: { enabled: true }, settings: { EGRESS_ALLOW: `${NETWORK.HOST_ADDRESS}/32` } }
   const file = join(folder, 'values.yaml')
   await writeFile(file, JSON.stringify({ ...values(site, '1'), ...monitored }))
   await helm(['install', 'tollgate', CHART, '--namespace', GATE, '--values', file, '--wait', '--timeout', '900s'], site.node.kubeconfig)

@@ -36,6 +36,14 @@
 {{- if not (or (hasPrefix "https://" $values.publicUrl) (has $host (list "localhost" "127.0.0.1"))) }}{{ fail "publicUrl must be an https address when dashboard.enabled is true: a session must not travel in the clear." }}{{ end -}}
 {{- else if .keyManagement }}{{ fail "dashboard.keyManagement needs dashboard.enabled." }}{{ end -}}
 {{- end -}}
+{{- with $values.networkPolicy -}}
+{{- $leads := list -}}
+{{- if $values.ingress.enabled }}{{ $leads = append $leads "ingress.enabled" }}{{ end -}}
+{{- if $values.httpRoute.enabled }}{{ $leads = append $leads "httpRoute.enabled" }}{{ end -}}
+{{- if ne $values.gateway.service.type "ClusterIP" }}{{ $leads = append $leads (printf "gateway.service.type=%s" $values.gateway.service.type) }}{{ end -}}
+{{- if and .enabled $leads (not .ingressFrom) }}{{ fail (printf "networkPolicy.ingressFrom must name the peers that may call the gateways, because of %s: such as the namespace of the ingress controller. [{ namespaceSelector: {} }, { ipBlock: { cidr: 0.0.0.0/0 } }, { ipBlock: { cidr: \"::/0\" } }] is everybody." (join " and " $leads)) }}{{ end -}}
+{{- if and .enabled $values.serviceMonitor.enabled (not .metricsFrom) }}{{ fail "networkPolicy.metricsFrom must name the peers that may read metrics, such as the namespace of Prometheus, because of serviceMonitor.enabled." }}{{ end -}}
+{{- end -}}
 {{- if and $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}{{ fail "caBundle.existingConfigMap and caBundle.existingSecret are mutually exclusive." }}{{ end -}}
 {{- include "tollgate.checkFile" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
 {{- include "tollgate.checkFile" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}
