@@ -3,6 +3,7 @@ import { randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, Gauge, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
+import cors from '../plugins/cors/cors.ts'
 import dashboard from '../plugins/dashboard/dashboard.ts'
 import dispatcher from '../plugins/dispatcher/dispatcher.ts'
 import docs from '../plugins/docs/docs.ts'
@@ -119,6 +120,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   // After all plugins could add engines, before any loop runs.
   if (engines) app.addHook('onReady', () => engines.ready())
   if (runs('gateway')) {
+    if (config.CORS_ORIGINS.length > 0) app.register(cors)
     app.register(docs)
     app.register(files)
     app.register(taskWatch)

@@ -6,7 +6,7 @@ import { speaksMessages } from '../../src/http/message-errors.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
 import { checkMessagesBody } from '../../src/upstream/wires/messages/message-checks.ts'
-import { MODEL } from '../../src/upstream/wires/model-name.ts'
+import { openModelNames, replaceAlias } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import type { ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
@@ -31,6 +31,7 @@ export type OpenaiOptions = Partial<Pick<ExchangeOptions, 'keepAliveMs' | 'stall
 
 async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<void> {
   const { upstreams, store, clock } = app
+  const isModel = openModelNames(app.config.MODEL_ALIASES)
   const metrics = openaiMetrics(app.metrics.registry, upstreams)
   const exchanges: CodingRouteOptions = {
     upstreams,
@@ -50,6 +51,12 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.addContentTypeParser('application/json', (request, payload, done) => {
     app.parseBody(request, payload, 'faithful', done)
   })
+
+  if (app.config.MODEL_ALIASES.length > 0)
+    app.addHook('preValidation', (request, _reply, done) => {
+      replaceAlias(request.body, isModel)
+      done()
+    })
 
   const creates = (wire: WireName): RouteShorthandOptions => ({
     bodyLimit: BODY_LIMIT,
@@ -84,7 +91,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
         param: 'model',
         message: 'The address has no name of a model. GET /v1/models lists the models.',
       })
-    if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
+    if (!isModel(params.model)) throw new Failure('model_not_found', { param: 'model' })
     if (!speaksMessages('by version', headers)) return modelEntry(upstreams.contextWindow())
     reply.header('request-id', id)
     return messagesModelEntry(upstreams.contextWindow())

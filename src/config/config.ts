@@ -21,9 +21,11 @@ import {
   issuer,
   list,
   memoryShare,
+  modelPatterns,
   networks,
   oneOf,
   optionalPath,
+  origins,
   path,
   plugins,
   seconds,
@@ -87,6 +89,16 @@ export const SETTINGS = {
     'vet',
     oneOf(['vet', 'fetch', 'refuse'] as const),
     'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.',
+  ),
+  MODEL_ALIASES: setting(
+    '',
+    modelPatterns,
+    'Names that clients may use for svc-code, such as claude-*,gpt-5*: for programs whose model cannot be set. Answers name svc-code.',
+  ),
+  CORS_ORIGINS: setting(
+    '',
+    origins,
+    'Origins of web pages that may call /v1 from a browser; * for any. A page that holds an API key shows it to its user.',
   ),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
   BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', {

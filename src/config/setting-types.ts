@@ -64,6 +64,24 @@ export const memoryShare: Parse<number> = {
 
 export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
 
+export const modelPatterns: Parse<string[]> = {
+  mayBe: 'names of models separated by commas, in which * stands for any text, or empty',
+  read: (text) => {
+    const patterns = splitList(text)
+    return patterns.every((pattern) => /^[A-Za-z0-9*][A-Za-z0-9._:/@*-]{0,99}$/.test(pattern) && pattern.split('*').length <= 4)
+      ? patterns
+      : undefined
+  },
+}
+
+export const origins: Parse<string[]> = {
+  mayBe: 'origins such as https://app.example separated by commas, *, or empty',
+  read: (text) => {
+    const entries = splitList(text)
+    return entries.every((entry) => entry === '*' || (/^https?:/.test(entry) && URL.parse(entry)?.origin === entry)) ? entries : undefined
+  },
+}
+
 export const flag: Parse<boolean> = {
   mayBe: 'true or false',
   schema: { enum: [true, false, 'true', 'false'] },

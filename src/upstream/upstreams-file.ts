@@ -1,7 +1,7 @@
 /** Schema and validation of the UPSTREAMS file: the model servers, their keys, timeouts, retries and breakers. YAML or JSON (`docs/upstreams.md`). */
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
-import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
+import { DECIDED_MEMBERS, isPlainName, REFUSED_BY_OPENAI } from './policy/documented-members.ts'
 import { isHeaderField, RESERVED_HEADERS } from '../http/header-fields.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
 import { WIRES, type WireName } from './wires/wire.ts'
@@ -10,8 +10,8 @@ const text = (description: string) => Type.String({ minLength: 1, maxLength: 204
 const whole = (min: number, fallback: number) => Type.Integer({ minimum: min, maximum: 86_400_000, default: fallback })
 const strict = { additionalProperties: false }
 
-/** A member of requests, or `tool:`, `part:` and `beta:` with a type of tools or content parts, or a name in `anthropic-beta`. */
-const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part|beta):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
+/** A member of requests, or `tool:`, `part:` and `beta:` with a type of tools or content parts, or a name in `anthropic-beta`; a wire with a member of it. */
+const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part|beta|chat|responses|messages):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
 
 /** One wire or a list of them. `both` is the older name of `[chat, responses]`. A conditional, because a union tells the faults of all its members. */
 const WIRE = Type.Unsafe<WireName | 'both' | WireName[]>({
@@ -104,7 +104,9 @@ function complete(
   if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
   const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
   if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
-  return { ...rest, wires: wiresOf(wire), headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
+  const isOpenai = /(?:^|\.)(?:openai\.com|openai\.azure\.com)$/.test(url?.hostname ?? '')
+  const drop = isOpenai ? [...rest.drop, ...REFUSED_BY_OPENAI] : rest.drop
+  return { ...rest, drop, wires: wiresOf(wire), headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
 }
 
 function wiresOf(wire: Static<typeof WIRE>): WireName[] {

@@ -101,7 +101,7 @@ t.test('messages, items and parts keep their documented members and the reasonin
   const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }
   const kept = { role: 'assistant', content: null, refusal: null, tool_calls: [call], reasoning_content: 'r', reasoning: 'r' }
   t.same((await chat({ messages: [{ ...kept, cache_control: {}, Content: 'x', annotations: [] }, { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'x', Text: 'y', cache_control: {} }] }] })).messages, [
-    kept, { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'x' }] },
+    kept, { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'x', cache_control: {} }] },
   ])
   const item = { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'x' }] }
   t.same((await responses({ input: [{ ...item, Content: [{ type: 'input_image', image_url: 'http://169.254.169.254' }] }] })).input, [item])

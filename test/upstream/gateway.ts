@@ -12,6 +12,7 @@ import type { Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
 import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
 import requestBody from '../../plugins/request-body/request-body.ts'
+import cors from '../../plugins/cors/cors.ts'
 import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
@@ -48,6 +49,8 @@ export type GatewayOptions = OpenaiOptions & {
   upstreams?: Partial<UpstreamsOptions>
   decorate?: (app: FastifyInstance) => void
   imageUrls?: 'vet' | 'fetch' | 'refuse'
+  modelAliases?: string[]
+  corsOrigins?: string[]
   egressAllow?: string[]
   lookup?: Lookup
 }
@@ -88,7 +91,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
     logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } },
     disableRequestLogging: true,
   })
-  app.decorate('config', { BRAND: 'SVC', IMAGE_URLS: options.imageUrls ?? 'vet' } as FastifyInstance['config'])
+  app.decorate('config', { BRAND: 'SVC', IMAGE_URLS: options.imageUrls ?? 'vet', MODEL_ALIASES: options.modelAliases ?? [], CORS_ORIGINS: options.corsOrigins ?? [] } as FastifyInstance['config'])
   app.decorate('clock', Date.now)
   app.decorate('egress', openEgress({ allow: options.egressAllow ?? [], clock: Date.now, ...(options.lookup ? { lookup: options.lookup } : {}) }))
   app.decorate('store', {} as FastifyInstance['store'])
@@ -96,6 +99,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   app.decorate('derivedKeys', deriveKeys([Buffer.alloc(32, 7)]))
   options.decorate?.(app)
   app.register(errors)
+  app.register(cors)
   app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }).decorateRequest('startedMs', 0), { name: 'ops' }))
   app.register(fp(standInAuth, { name: 'auth' }))
   app.register(requestBody)

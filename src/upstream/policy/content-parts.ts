@@ -21,7 +21,13 @@ export type Address = {
 export type References = { addresses: Address[]; allowed: ReadonlySet<string> }
 
 const PARTS: Record<WireName, Record<string, readonly string[]>> = {
-  chat: { text: ['text'], refusal: ['refusal'], image_url: ['image_url'], input_audio: ['input_audio'], file: ['file'] },
+  chat: {
+    text: ['text', 'cache_control'],
+    refusal: ['refusal'],
+    image_url: ['image_url', 'cache_control'],
+    input_audio: ['input_audio'],
+    file: ['file', 'cache_control'],
+  },
   responses: {
     input_text: ['text'],
     output_text: ['text', 'annotations', 'logprobs'],

@@ -1,5 +1,6 @@
 /**
- * The documented members of requests on each wire (OpenAI's and Anthropic's API references). Upstreams get no others by default: servers that compare names
+ * The documented members of requests on each wire (OpenAI's and Anthropic's API references, and what the makers of open models document for chat:
+ * `reasoning`, `thinking`, `enable_thinking`). Upstreams get no others by default: servers that compare names
  * without case take `Model` or `MAX_TOKENS` for the members that the gateway sets, and vendors route and charge by members of their own.
  */
 import type { WireName } from '../wires/wire.ts'
@@ -14,7 +15,7 @@ export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
   chat: new Set([
     ...SHARED,
     ...names(`messages audio function_call functions logit_bias logprobs max_completion_tokens max_tokens modalities n prediction
-      reasoning_effort response_format seed stop verbosity web_search_options`),
+      reasoning_effort response_format seed stop verbosity web_search_options reasoning thinking enable_thinking`),
   ]),
   responses: new Set([
     ...SHARED,
@@ -25,6 +26,9 @@ export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
       system temperature thinking tool_choice tools top_k top_p`),
   ),
 }
+
+/** What OpenAI's own servers refuse in chat, of the members that others document. In the form of an entry of `drop`. */
+export const REFUSED_BY_OPENAI: readonly string[] = names('chat:reasoning chat:thinking chat:enable_thinking')
 
 /**
  * Members whose value the gateway decides, that replace one of those at some server (`n_predict`), or that need storage on our side. No

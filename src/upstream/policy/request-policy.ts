@@ -7,7 +7,7 @@ import type { WireName } from '../wires/wire.ts'
 import { DOCUMENTED_MEMBERS } from './documented-members.ts'
 import { offeredToolMembers } from './hosted-tools.ts'
 
-/** `allow` and `drop`: members, and tools as `tool:<type>`. `force`: members that replace the client's. */
+/** `allow` and `drop`: members, and tools as `tool:<type>`; a member of one wire alone as `<wire>:<name>`. `force`: members that replace the client's. */
 export type RequestPolicy = { allow: ReadonlySet<string>; drop: ReadonlySet<string>; force: Members }
 
 /** Members that pass only where they are allowed: they choose a price, or store something at the server. */
@@ -20,7 +20,7 @@ export function sentMembers(wire: WireName, members: Members, policy: RequestPol
   const { allow, drop, force } = policy
   const sent: Members = {}
   for (const name in members) {
-    if (drop.has(name) || !(allow.has(name) || isSent(wire, name, members, allow))) continue
+    if (drop.has(name) || drop.has(`${wire}:${name}`) || !(allow.has(name) || isSent(wire, name, members, allow))) continue
     sent[name] = members[name]
   }
   // OpenAI stores responses by default.

@@ -86,6 +86,11 @@ export function readCount(body: Members, name: string, max = Number.MAX_SAFE_INT
   return value
 }
 
+/** A limit of tokens, or null for none: absent, null, or -1, which many clients send. Throws `invalid_request`. */
+export function readLimit(body: Members, name: string): number | null {
+  return own(body, name) === -1 ? null : readCount(body, name)
+}
+
 /** `invalid_request` at `param`, with a public sentence. */
 export function invalid(param: string, message: string): Failure {
   return new Failure('invalid_request', { param, message })

@@ -15,8 +15,8 @@ import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import { openChatDeltas, type EmitDelta } from './chat-deltas.ts'
-import { inputItems } from './input-items.ts'
-import { hasFunctions, responsesToolMembers } from './responses-tools.ts'
+import { responsesBody } from './responses-body.ts'
+import { hasFunctions } from './responses-tools.ts'
 import { openStopFilter, stopSequences } from '../stop-sequences.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
@@ -30,7 +30,7 @@ type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boo
 /** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
 export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
   const { stream } = request
-  const built = responsesBody(request, ids)
+  const built = responsesBody(request, ids, false)
   const input = (built['input'] as Members[]).filter((item) => openThinking(own(item, 'encrypted_content')) === null)
   const sent = { ...built, input, ...(stream ? { stream: true } : {}) }
   return {
@@ -48,7 +48,11 @@ export function chatToMessages(request: ChatRequest, cap: number, ids: Ids, now:
   const { stream, body } = request
   try {
     const limit = limitOf(request, cap)
-    return responsesToMessages(responsesBody(request, ids), { limit, stream, stop: stopSequences(body), ids }, answerIn(request, ids, now))
+    return responsesToMessages(
+      responsesBody(request, ids, true),
+      { limit, stream, stop: stopSequences(body), ids },
+      answerIn(request, ids, now),
+    )
   } catch (error) {
     throw error instanceof Failure ? inChatTerms(error) : error
   }
@@ -72,56 +76,6 @@ const limitOf = ({ perChoice }: ChatRequest, cap: number) => (perChoice === null
 function answerIn({ body, options }: ChatRequest, ids: Ids, now: () => number): ResponsesAnswer {
   const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
   return { openRewriter: () => openResponsesAsChat(context), rewriteJson: (value) => completionAnswer(value, context) }
-}
-
-/** Members of equal name and meaning on both wires. */
-const SHARED = [
-  'temperature',
-  'top_p',
-  'presence_penalty',
-  'frequency_penalty',
-  'parallel_tool_calls',
-  'metadata',
-  'prompt_cache_key',
-  'safety_identifier',
-  'service_tier',
-  'user',
-]
-
-function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids): Members {
-  if (choices > 1) throw unsupported('n')
-  refuseUntranslatable(body)
-  const input = inputItems(messages, ids)
-  const built: Members = { input, store: false, ...responsesToolMembers(body) }
-  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
-  const include = [
-    ...(own(body, 'logprobs') === true ? ['message.output_text.logprobs'] : []),
-    // Not every model accepts this, so it is sent only where the client reasons.
-    ...(typeof own(body, 'reasoning_effort') === 'string' || input.some(({ type }) => type === 'reasoning')
-      ? ['reasoning.encrypted_content']
-      : []),
-  ]
-  if (include.length > 0) built['include'] = include
-  if (typeof own(body, 'top_logprobs') === 'number') built['top_logprobs'] = own(body, 'top_logprobs')
-  if (typeof own(body, 'reasoning_effort') === 'string') built['reasoning'] = { effort: own(body, 'reasoning_effort') }
-  const text = textMembers(body)
-  return Object.keys(text).length === 0 ? built : { ...built, text }
-}
-
-function refuseUntranslatable(body: Members): void {
-  if (Object.keys((own(body, 'logit_bias') ?? {}) as Members).length > 0) throw unsupported('logit_bias')
-  const modalities = own(body, 'modalities')
-  if (Array.isArray(modalities) && modalities.some((one) => one !== 'text')) throw unsupported('modalities')
-}
-
-function textMembers(body: Members): Members {
-  const format = own(body, 'response_format')
-  const verbosity = own(body, 'verbosity')
-  const schema = isMembers(format) ? own(format, 'json_schema') : undefined
-  return {
-    ...(isMembers(format) ? { format: isMembers(schema) ? { type: 'json_schema', ...schema } : { type: own(format, 'type') } } : {}),
-    ...(typeof verbosity === 'string' ? { verbosity } : {}),
-  }
 }
 
 /** The finish reason for the status of a response. */

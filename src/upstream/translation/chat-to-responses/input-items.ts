@@ -4,10 +4,10 @@ import type { Ids } from '../../wires/encrypted-ids.ts'
 import { openCallId, replayedReasoning } from '../../wires/sealed-members.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
-/** Throws `unsupported_parameter` naming a content part that the Responses wire cannot express. */
-export function inputItems(messages: readonly Members[], ids: Ids): Members[] {
+/** `marks`: whether parts keep their `cache_control`. Throws `unsupported_parameter` naming a content part that the Responses wire cannot express. */
+export function inputItems(messages: readonly Members[], ids: Ids, marks: boolean): Members[] {
   const calls = openCallTypes()
-  return messages.flatMap((message, index) => itemsOf(message, `messages[${index}]`, calls, ids))
+  return messages.flatMap((message, index) => itemsOf(message, `messages[${index}]`, calls, ids, marks))
 }
 
 /** Results say of which type their call was; the calls of the older `function_call` have no ids. */
@@ -23,16 +23,21 @@ function openCallTypes() {
 }
 type CallTypes = ReturnType<typeof openCallTypes>
 
-function itemsOf(message: Members, path: string, calls: CallTypes, ids: Ids): Members[] {
+function itemsOf(message: Members, path: string, calls: CallTypes, ids: Ids, marks: boolean): Members[] {
   const role = own(message, 'role')
   // The sound of an earlier turn is stored at its upstream.
   if (isMembers(own(message, 'audio'))) throw unsupported(`${path}.audio`)
   if (role === 'assistant') return assistantItems(message, calls, ids)
-  if (role === 'function') return [{ type: 'function_call_output', call_id: calls.lastFunction(), output: contentOf(message, path) ?? '' }]
-  if (role !== 'tool') return [{ type: 'message', role, content: contentOf(message, path) ?? '' }]
+  if (role === 'function')
+    return [{ type: 'function_call_output', call_id: calls.lastFunction(), output: contentOf(message, path, marks) ?? '' }]
+  if (role !== 'tool') return [{ type: 'message', role, content: contentOf(message, path, marks) ?? '' }]
   const { id } = openCallId(ownText(message, 'tool_call_id'), ids)
   return [
-    { type: calls.isCustom(id) ? 'custom_tool_call_output' : 'function_call_output', call_id: id, output: contentOf(message, path) ?? '' },
+    {
+      type: calls.isCustom(id) ? 'custom_tool_call_output' : 'function_call_output',
+      call_id: id,
+      output: contentOf(message, path, marks) ?? '',
+    },
   ]
 }
 
@@ -70,10 +75,15 @@ function textOf(content: unknown): string {
     .join('\n')
 }
 
-function contentOf(message: Members, path: string): unknown {
+function contentOf(message: Members, path: string, marks: boolean): unknown {
   const content = own(message, 'content')
   if (!Array.isArray(content)) return content
-  return content.flatMap((part: unknown, index) => (isMembers(part) ? partOf(part, `${path}.content[${index}]`) : []))
+  return content.flatMap((part: unknown, index) => {
+    if (!isMembers(part)) return []
+    const built = partOf(part, `${path}.content[${index}]`)
+    const mark = own(part, 'cache_control')
+    return marks && isMembers(mark) ? { ...built, cache_control: mark } : built
+  })
 }
 
 function partOf(part: Members, path: string): Members {

@@ -16,7 +16,14 @@ function textBlocks(text: string): Members[] {
   return text === '' ? [] : [{ type: 'text', text }]
 }
 
+/** With the mark of a cache that a chat client made. */
 function blockOf(part: Members, path: string): Members[] {
+  const mark = own(part, 'cache_control')
+  const blocks = contentOf(part, path)
+  return isMembers(mark) ? blocks.map((block) => ({ ...block, cache_control: mark })) : blocks
+}
+
+function contentOf(part: Members, path: string): Members[] {
   const type = own(part, 'type')
   if (type === 'input_image' || type === 'computer_screenshot') return [imageOf(part, path)]
   if (type === 'input_file') return [documentOf(part, path)]

@@ -21,8 +21,10 @@ export function messagesBody(body: Members, limit: number, stop: readonly string
   const refusesThinking = lacksThinking || ['any', 'tool'].includes(ownText((toolsSent['tool_choice'] ?? {}) as Members, 'type'))
   const thinks = thinking?.['type'] === 'enabled' && !refusesThinking
   const user = own(body, 'user') ?? own(body, 'safety_identifier')
-  cacheLast(system)
-  cacheLast((messages.at(-1)?.['content'] ?? []) as Members[])
+  if (!system.some(isMarked) && !messages.some(({ content }) => (content as Members[]).some(isMarked))) {
+    cacheLast(system)
+    cacheLast((messages.at(-1)?.['content'] ?? []) as Members[])
+  }
   return {
     ...(system.length > 0 ? { system } : {}),
     messages,
@@ -87,6 +89,8 @@ function choiceOf(choice: unknown): Members | null {
   if (choice === 'required') return { type: 'any' }
   return choice === 'auto' || choice === 'none' ? { type: choice } : null
 }
+
+const isMarked = (block: Members) => block['cache_control'] !== undefined
 
 /** Thinking cannot be marked. */
 function cacheLast(blocks: Members[]): void {

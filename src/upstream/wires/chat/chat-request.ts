@@ -7,7 +7,16 @@ import { cleanMessages } from '../../policy/conversation.ts'
 import { withoutMembers } from '../../policy/request-policy.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from '../upstream-body.ts'
 import type { Ids } from '../encrypted-ids.ts'
-import { checkTools, checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from '../coding-request-validation.ts'
+import {
+  checkTools,
+  checkTypes,
+  invalid,
+  readBody,
+  readBoolean,
+  readCount,
+  readLimit,
+  type MemberTypes,
+} from '../coding-request-validation.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import { callOver } from '../../translation/call-over-wires.ts'
@@ -36,6 +45,9 @@ const MEMBERS: MemberTypes = {
   top_logprobs: 'number',
   seed: 'number',
   reasoning_effort: 'string',
+  reasoning: 'object',
+  thinking: 'object',
+  enable_thinking: 'boolean',
   modalities: 'strings',
   audio: 'object',
   prediction: 'object',
@@ -73,7 +85,7 @@ export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): C
   const options = (own(body, 'stream_options') ?? {}) as Members
   checkTypes(options, STREAM_OPTIONS, 'stream_options.')
   const choices = readCount(body, 'n', MAX_CHOICES) ?? 1
-  const limits = [readCount(body, 'max_completion_tokens'), readCount(body, 'max_tokens')].filter((limit) => limit !== null)
+  const limits = [readLimit(body, 'max_completion_tokens'), readLimit(body, 'max_tokens')].filter((limit) => limit !== null)
   const perChoice = limits.length > 0 ? Math.min(...limits) : null
   return {
     stream,

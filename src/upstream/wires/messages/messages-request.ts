@@ -10,7 +10,7 @@ import type { Place } from '../../translation/messages-to-responses/input-items.
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import type { Ids } from '../encrypted-ids.ts'
-import { invalid, readBoolean, readCount } from '../coding-request-validation.ts'
+import { invalid, readBoolean, readLimit } from '../coding-request-validation.ts'
 import { isMembers, own, ownText, type Members } from '../allowlist.ts'
 import { readResponsesRequest } from '../responses/responses-request.ts'
 import { bodyWriter } from '../upstream-body.ts'
@@ -37,7 +37,7 @@ export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>
   const body = checkMessagesBody(value)
   if (own(body, 'max_tokens') === undefined)
     throw invalid('max_tokens', 'max_tokens is required: the most tokens that the answer may have.')
-  const limit = own(body, 'max_tokens') === -1 ? null : readCount(body, 'max_tokens')
+  const limit = readLimit(body, 'max_tokens')
   const stream = readBoolean(body, 'stream')
   const addresses: Address[] = []
   cleanTurns(body, { addresses, allowed })

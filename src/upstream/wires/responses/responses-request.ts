@@ -1,7 +1,7 @@
 /** `POST /v1/responses`: validates the request and makes the upstream call. */
 import { Failure } from '../../../domain/errors.ts'
 import type { Ids } from '../encrypted-ids.ts'
-import { checkTools, checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from '../coding-request-validation.ts'
+import { checkTools, checkTypes, invalid, readBody, readBoolean, readLimit, type MemberTypes } from '../coding-request-validation.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import { REPLAYED_IDS } from './response-allowed-members.ts'
@@ -72,7 +72,7 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
   // A background response is returned without its usage and fetched later, at an endpoint that is not offered.
   if (readBoolean(body, 'background'))
     throw invalid('background', 'Background responses are not offered. Send the request without background.')
-  const limit = readCount(body, 'max_output_tokens')
+  const limit = readLimit(body, 'max_output_tokens')
   const addresses: Address[] = []
   const cleaned = cleanItems(items, { addresses, allowed })
   if (Array.isArray(input)) body['input'] = cleaned

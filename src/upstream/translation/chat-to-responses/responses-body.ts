@@ -1,0 +1,63 @@
+/** The body of a chat request as the body of a Responses request. */
+import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import type { ChatRequest } from '../../wires/chat/chat-request.ts'
+import type { Ids } from '../../wires/encrypted-ids.ts'
+import { unsupported } from '../unsupported-parameter.ts'
+import { inputItems } from './input-items.ts'
+import { responsesToolMembers } from './responses-tools.ts'
+
+/** Members of equal name and meaning on both wires. */
+const SHARED = [
+  'temperature',
+  'top_p',
+  'presence_penalty',
+  'frequency_penalty',
+  'parallel_tool_calls',
+  'metadata',
+  'prompt_cache_key',
+  'safety_identifier',
+  'service_tier',
+  'user',
+]
+
+/** `marks`: whether content keeps its `cache_control`, which only the Messages wire has. Throws `unsupported_parameter`. */
+export function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids, marks: boolean): Members {
+  if (choices > 1) throw unsupported('n')
+  refuseUntranslatable(body)
+  const input = inputItems(messages, ids, marks)
+  const built: Members = { input, store: false, ...responsesToolMembers(body) }
+  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
+  const effort = effortOf(body)
+  const include = [
+    ...(own(body, 'logprobs') === true ? ['message.output_text.logprobs'] : []),
+    // Not every model accepts this, so it is sent only where the client reasons.
+    ...(effort !== undefined || input.some(({ type }) => type === 'reasoning') ? ['reasoning.encrypted_content'] : []),
+  ]
+  if (include.length > 0) built['include'] = include
+  if (typeof own(body, 'top_logprobs') === 'number') built['top_logprobs'] = own(body, 'top_logprobs')
+  if (effort !== undefined) built['reasoning'] = { effort }
+  const text = textMembers(body)
+  return Object.keys(text).length === 0 ? built : { ...built, text }
+}
+
+/** OpenAI's own member, or that of OpenRouter. */
+function effortOf(body: Members): string | undefined {
+  const named = own(body, 'reasoning_effort') ?? own((own(body, 'reasoning') ?? {}) as Members, 'effort')
+  return typeof named === 'string' ? named : undefined
+}
+
+function refuseUntranslatable(body: Members): void {
+  if (Object.keys((own(body, 'logit_bias') ?? {}) as Members).length > 0) throw unsupported('logit_bias')
+  const modalities = own(body, 'modalities')
+  if (Array.isArray(modalities) && modalities.some((one) => one !== 'text')) throw unsupported('modalities')
+}
+
+function textMembers(body: Members): Members {
+  const format = own(body, 'response_format')
+  const verbosity = own(body, 'verbosity')
+  const schema = isMembers(format) ? own(format, 'json_schema') : undefined
+  return {
+    ...(isMembers(format) ? { format: isMembers(schema) ? { type: 'json_schema', ...schema } : { type: own(format, 'type') } } : {}),
+    ...(typeof verbosity === 'string' ? { verbosity } : {}),
+  }
+}

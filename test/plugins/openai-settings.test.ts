@@ -1,0 +1,86 @@
+/** What an operator sets for clients of /v1: other names of the model, and web pages that may call it. What agents set for the model. */
+import t from 'tap'
+import { respond, type Script } from '../fakes/upstream.ts'
+import { messageAnswer } from '../fakes/messages-wire.ts'
+import { completion, message, response } from '../fakes/upstream-wire.ts'
+import { chat, openGateway, post, responses } from '../upstream/gateway.ts'
+import { parseUpstreams } from '../../src/upstream/upstreams-file.ts'
+import { readConfig } from '../../src/config/config.ts'
+import { setUp } from './vendor.ts'
+
+const answers: Script = (answer, { path }) =>
+  respond(answer, 200, path.endsWith('messages') ? messageAnswer([{ type: 'text', text: 'hi' }]) : path.endsWith('responses') ? response('completed', [message('hi')]) : completion('hi'))
+
+t.test('an alias of the model is taken on every wire, and answers name the model', async (t) => {
+  const gateway = await openGateway(t, { modelAliases: ['claude-*', 'gpt-5'] })
+  const messages = [{ role: 'user', content: 'Hi' }]
+  const bodies: [string, object][] = [['/v1/chat/completions', { messages }], ['/v1/responses', { input: 'Hi' }], ['/v1/messages', { messages, max_tokens: 5 }]]
+  for (const [path, body] of bodies) {
+    for (const model of ['claude-sonnet-9', 'gpt-5', 'svc-code']) t.match(await post(gateway, path, { model, ...body }), { status: 200, body: { model: 'svc-code' } }, `${path} ${model}`)
+    for (const model of ['gpt-5.1', 'my-claude-1', 'Claude-1']) t.equal((await post(gateway, path, { model, ...body })).status, 404, `${path} ${model}`)
+  }
+  t.equal((await post(gateway, '/v1/messages/count_tokens', { model: 'claude-x', messages })).status, 200)
+  t.match(await (await fetch(`${gateway.url}/v1/models/claude-x`)).json(), { id: 'svc-code' })
+  t.equal((await fetch(`${gateway.url}/v1/models/other`)).status, 404)
+})
+
+t.test('a page of a listed origin may call /v1 from a browser, with its preflight and its errors; others may not', async (t) => {
+  const gateway = await openGateway(t, { corsOrigins: ['https://app.test'] })
+  const preflight = (origin: string) =>
+    fetch(`${gateway.url}/v1/messages/count_tokens`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,x-stainless-os' } })
+  const allowed = await preflight('https://app.test')
+  t.equal(allowed.status, 204)
+  t.match(Object.fromEntries(allowed.headers), { 'access-control-allow-origin': 'https://app.test', 'access-control-allow-methods': 'GET, POST', 'access-control-allow-headers': 'authorization,x-stainless-os', vary: 'Origin' })
+  t.notOk((await preflight('https://other.test')).headers.has('access-control-allow-origin'))
+  for (const [body, status] of [[{ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }] }, 200], [{ model: 'svc-code', stream: true, messages: [{ role: 'user', content: 'Hi' }] }, 200], [{}, 400]] as const) {
+    const answer = await post(gateway, '/v1/chat/completions', body, { origin: 'https://app.test' })
+    t.match(answer, { status, headers: { 'access-control-allow-origin': 'https://app.test', 'access-control-expose-headers': '*' } })
+    t.notOk('access-control-allow-origin' in (await post(gateway, '/v1/chat/completions', body, { origin: 'https://app.test.evil' })).headers)
+  }
+})
+
+t.test('both settings are read, and nonsense stops the start', async (t) => {
+  t.match(readConfig({ MODEL_ALIASES: 'claude-*, gpt-5', CORS_ORIGINS: 'https://a.test,*' }).config, { MODEL_ALIASES: ['claude-*', 'gpt-5'], CORS_ORIGINS: ['https://a.test', '*'] })
+  for (const env of [{ MODEL_ALIASES: '(a' }, { MODEL_ALIASES: '*a*b*c*' }, { CORS_ORIGINS: 'a.test' }, { CORS_ORIGINS: 'https://a.test/' }]) t.throws(() => readConfig(env), { name: 'ConfigError' })
+})
+
+t.test("agents' settings reach a chat upstream, but not OpenAI's own servers, which refuse them", async (t) => {
+  const { upstream, gateway } = await setUp(t, answers)
+  const settings = { reasoning: { effort: 'low' }, thinking: { type: 'enabled' }, enable_thinking: true }
+  const content = [{ type: 'text', text: 'x', cache_control: { type: 'ephemeral' } }]
+  const messages = [{ role: 'assistant', content: 'y', reasoning_content: 'z' }, { role: 'user', content }]
+  t.equal((await chat(gateway, { ...settings, messages })).status, 200)
+  t.match(upstream.requests.at(-1)?.body, { ...settings, messages })
+  const file = (baseUrl: string) => `upstreams: [{name: a, model: m, wire: chat, baseUrl: "${baseUrl}"}]`
+  const dropped = (baseUrl: string) => parseUpstreams('f', file(baseUrl), { env: () => undefined, readFile: () => '' })[0]?.drop
+  t.same(dropped('https://api.openai.com/v1'), ['chat:reasoning', 'chat:thinking', 'chat:enable_thinking'])
+  t.same(dropped('https://myopenai.com/v1'), [])
+})
+
+t.test('a limit of -1 or null is none, on every wire', async (t) => {
+  const { upstream, gateway } = await setUp(t, answers, {}, { wire: ['chat', 'responses', 'messages'] })
+  const cap = 4096
+  for (const limit of [-1, null]) {
+    await chat(gateway, { max_tokens: limit })
+    const { max_tokens: legacy, max_completion_tokens: completion } = upstream.requests.at(-1)!.body
+    t.equal(legacy ?? completion, cap)
+    await responses(gateway, { max_output_tokens: limit })
+    t.equal(upstream.requests.at(-1)?.body['max_output_tokens'], cap)
+    await post(gateway, '/v1/messages', { model: 'svc-code', max_tokens: limit, messages: [{ role: 'user', content: 'Hi' }] })
+    t.equal(upstream.requests.at(-1)?.body['max_tokens'], cap)
+  }
+  t.same(gateway.admissions.map(({ maxOutputTokens }) => maxOutputTokens), Array.from({ length: 6 }, () => null))
+  t.equal((await chat(gateway, { max_tokens: -2 })).status, 400)
+})
+
+t.test('the effort and the cache marks of a chat client reach a Messages upstream, and no other wire', async (t) => {
+  const mark = { cache_control: { type: 'ephemeral' } }
+  const messages = [{ role: 'system', content: [{ type: 'text', text: 's', ...mark }] }, { role: 'user', content: [{ type: 'text', text: 'a', ...mark }, { type: 'text', text: 'b' }] }]
+  const { upstream, gateway } = await setUp(t, answers, {}, { wire: 'messages' })
+  await chat(gateway, { messages, reasoning: { effort: 'low' } })
+  t.match(upstream.requests.at(-1)?.body, { system: [{ text: 's', ...mark }], messages: [{ content: [{ text: 'a', ...mark }, { text: 'b', cache_control: undefined }] }], thinking: { budget_tokens: 2048 } })
+  const other = await setUp(t, answers, {}, { wire: 'responses' })
+  await chat(other.gateway, { messages, reasoning: { effort: 'low' } })
+  t.match(other.upstream.requests.at(-1)?.body, { reasoning: { effort: 'low' } })
+  t.notOk(other.upstream.requests.at(-1)?.text.includes('cache_control'))
+})
