@@ -1,5 +1,5 @@
 /** Citations and log probabilities: the same facts in the forms of both wires. */
-import { annotation, logprobs as cleanLogprobs } from '../wires/responses/response-allowed-members.ts'
+import { annotation, wholeLogprobs } from '../wires/responses/response-allowed-members.ts'
 import { isMembers, list, type Members } from '../wires/allowlist.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 
@@ -12,9 +12,7 @@ export function flatAnnotations(given: unknown, ids: Ids): Members[] {
         isMembers(one) && isMembers(one['url_citation']) ? { ...one['url_citation'], type: 'url_citation' } : null,
       )
     : []
-  return (annotations(flat, ids) as Members[]).filter(
-    ({ start_index: start, end_index: end }) => typeof start === 'number' && typeof end === 'number',
-  )
+  return annotations(flat, ids) as Members[]
 }
 
 /** The Responses wire's citations of web pages as chat's nested form. */
@@ -34,13 +32,6 @@ export function chatLogprobs(given: unknown, ids: Ids): Members | null {
   return tokens.length > 0 ? { content: tokens, refusal: null } : null
 }
 
-/** Both wires require bytes and alternatives, which events and some servers leave out. */
 function tokensOf(given: unknown, ids: Ids): Members[] {
-  if (!Array.isArray(given)) return []
-  const tokens = cleanLogprobs(given, ids) as Members[]
-  return tokens.map((token) => ({ ...withBytes(token), top_logprobs: ((token['top_logprobs'] ?? []) as Members[]).map(withBytes) }))
-}
-
-function withBytes(token: Members): Members {
-  return Array.isArray(token['bytes']) ? token : { ...token, bytes: [...Buffer.from(String(token['token'] ?? ''))] }
+  return Array.isArray(given) ? (wholeLogprobs(given, ids) as Members[]) : []
 }

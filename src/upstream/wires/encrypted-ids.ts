@@ -24,6 +24,9 @@ const SHORTEST = 11
 /** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
 const NOT_BASE64URL = /[^A-Za-z0-9_-]/
 const TAG_BYTES = 8
+/** Ids are padded to a multiple of this many bytes: the length of an id can tell whose it is. */
+const STEP = 32
+const PADDING = '\0'
 /** Ids repeat in every event of a stream, so a request caches this many. */
 const MAX_CACHED_IDS = 256
 /** Sealed reasoning is longer and does not repeat. */
@@ -97,7 +100,9 @@ function counterOf(tag: Buffer): Buffer {
 function encryptId(key: Key, subscription: string, id: string): string {
   const tag = tagOf(key, subscription, id)
   const cipher = createCipheriv('aes-128-ctr', key.cipher, counterOf(tag))
-  return Buffer.concat([tag, cipher.update(id, 'utf8'), cipher.final()]).toString('base64url')
+  const length = Buffer.byteLength(id)
+  const padded = id + PADDING.repeat(Math.ceil(length / STEP) * STEP - length)
+  return Buffer.concat([tag, cipher.update(padded, 'utf8'), cipher.final()]).toString('base64url')
 }
 
 function decryptWithAny(keys: Key[], subscription: string, body: string): string | null {
@@ -113,6 +118,9 @@ function decryptId(key: Key, subscription: string, body: string): string | null 
   const tag = bytes.subarray(0, TAG_BYTES)
   if (bytes.length <= TAG_BYTES) return null
   const decipher = createDecipheriv('aes-128-ctr', key.cipher, counterOf(tag))
-  const id = Buffer.concat([decipher.update(bytes.subarray(TAG_BYTES)), decipher.final()]).toString('utf8')
+  const padded = Buffer.concat([decipher.update(bytes.subarray(TAG_BYTES)), decipher.final()])
+  let end = padded.length
+  while (end > 0 && padded[end - 1] === 0) end--
+  const id = padded.toString('utf8', 0, end)
   return tagOf(key, subscription, id).equals(tag) ? id : null
 }

@@ -6,11 +6,11 @@ import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
 import { reasoningDetails, sealCallId } from '../sealed-members.ts'
 import { MODEL } from '../model-name.ts'
 
-const token = { token: text, logprob: number, bytes: nullable(list(number)) }
-const tokens = nullable(list(object({ ...token, top_logprobs: list(object(token)) })))
+const token = { token: or(text, ''), logprob: or(number, 0), bytes: or(list(number), null) }
+const tokens = or(list(object({ ...token, top_logprobs: or(list(object(token)), []) })), null)
 const logprobs = or(object({ content: tokens, refusal: tokens }), null)
 
-const citation = object({ start_index: number, end_index: number, url: text, title: text })
+const citation = object({ start_index: or(number, 0), end_index: or(number, 0), url: or(text, ''), title: or(text, '') })
 const annotations = list(object({ type: oneOf('url_citation'), url_citation: citation }))
 
 /** Text; a list of parts is joined. */
@@ -23,7 +23,7 @@ const content: Clean = (value) => {
 export const argumentsText: Clean = (value, ids) => (isMembers(value) ? JSON.stringify(value) : text(value, ids))
 
 const call = { name: text, arguments: argumentsText }
-const wholeCall = object({ ...call, arguments: or(argumentsText, '') })
+const wholeCall = object({ name: or(text, ''), arguments: or(argumentsText, '') })
 const toolCall = {
   id: id('call_'),
   type: oneOf('function', 'custom'),
@@ -38,12 +38,14 @@ const sealed =
     if (!isMembers(value) || !isMembers(cleaned) || cleaned['id'] === undefined) return cleaned
     return { ...cleaned, id: sealCallId(String(value['id']), value['extra_content'], ids) }
   }
-/** A call of a whole message. One without an id could not be answered. */
+/** A call of a whole message. One without an id could not be answered; one that calls nothing is dropped. */
 const wholeToolCall: Clean = (value, ids) => {
   const cleaned = sealedToolCall(value, ids)
-  return isMembers(cleaned) && cleaned['id'] === undefined ? { id: ids.fresh('call_'), ...cleaned } : cleaned
+  if (!isMembers(cleaned) || (cleaned['function'] === undefined && cleaned['custom'] === undefined)) return undefined
+  return { id: ids.fresh('call_'), ...cleaned, type: cleaned['function'] === undefined ? 'custom' : 'function' }
 }
-const sealedToolCall = sealed(object({ ...toolCall, function: wholeCall, type: or(toolCall.type, 'function') }))
+const wholeCustom = object({ name: or(text, ''), input: or(text, '') })
+const sealedToolCall = sealed(object({ ...toolCall, function: wholeCall, custom: wholeCustom }))
 
 /** Some servers send an empty list of calls with every message. */
 const unlessEmpty =
@@ -118,7 +120,7 @@ export function completionHead(value: Members, ids: Ids, now: number): Completio
   return {
     // No request of this wire refers to an earlier completion, so the upstream's id is not needed again.
     id: ids.fresh('chatcmpl-'),
-    created: typeof value['created'] === 'number' ? value['created'] : now,
+    created: typeof value['created'] === 'number' ? Math.floor(value['created']) : now,
   }
 }
 

@@ -73,7 +73,7 @@ export function responseHead(given: Members, ids: Ids, now: number): ResponseHea
   const { id, created_at: createdAt } = given
   return {
     id: typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_'),
-    created_at: typeof createdAt === 'number' ? createdAt : now,
+    created_at: typeof createdAt === 'number' ? Math.floor(createdAt) : now,
   }
 }
 
@@ -94,15 +94,39 @@ export function responseOf(
     created_at: head.created_at,
     status,
     background: false,
-    completed_at: status === 'completed' && typeof given['completed_at'] === 'number' ? given['completed_at'] : null,
+    completed_at: status === 'completed' && typeof given['completed_at'] === 'number' ? Math.floor(given['completed_at']) : null,
     error: failure && responseError(failure),
     incomplete_details: status === 'incomplete' ? { reason: details ?? 'max_output_tokens' } : null,
     model: MODEL,
-    output: output ?? items(given['output'], ids) ?? [],
+    output: output ?? completeItems(items(given['output'], ids), ids.fresh) ?? [],
     previous_response_id: null,
     ...repeated,
     service_tier: serviceTier(given['service_tier'], ids) ?? 'default',
     usage: responseUsage(given['usage']),
+  }
+}
+
+/** Items with what the wire requires of each, where the upstream leaves it out. `fresh`: an id for one without, by its prefix and place. */
+export function completeItems(output: unknown, fresh: (prefix: string, index: number) => string): Members[] | undefined {
+  return Array.isArray(output)
+    ? (output as Members[]).map((one, index) => completeItem(one, 'completed', (prefix) => fresh(prefix, index)))
+    : undefined
+}
+
+/** Ids by the type of their item. Results of tools that the client runs are not among the outputs. */
+const PREFIXES: Record<string, string> = { message: 'msg_', reasoning: 'rs_', function_call: 'fc_', custom_tool_call: 'ctc_' }
+const WITHOUT_STATUS = ['reasoning', 'compaction', 'context_compaction', 'mcp_list_tools', 'mcp_approval_request']
+
+/** One item with its id, its status if it has none, and for a call the id that its result refers to. */
+export function completeItem(one: Members, status: 'in_progress' | 'completed', fresh: (prefix: string) => string): Members {
+  const type = String(one['type'])
+  const id = one['id'] ?? fresh(PREFIXES[type] ?? 'item_')
+  const needsCallId = type === 'function_call' || type === 'custom_tool_call'
+  return {
+    id,
+    ...(WITHOUT_STATUS.includes(type) ? {} : { status }),
+    ...(needsCallId ? { call_id: id } : {}),
+    ...one,
   }
 }
 

@@ -5,9 +5,19 @@ import type { Ids } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
-import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
-import { completed, meterItems, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from './response-object.ts'
-import { isMembers, object, type Members } from '../allowlist.ts'
+import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs, outputItem } from './response-allowed-members.ts'
+import {
+  completed,
+  completeItem,
+  completeItems,
+  meterItems,
+  responseHead,
+  responseOf,
+  type RepeatedMembers,
+  type ResponseHead,
+  type Status,
+} from './response-object.ts'
+import { isMembers, list, object, type Members } from '../allowlist.ts'
 import { indexesOf, openOutputIndexes, type IndexedEvent } from './output-indexes.ts'
 import { OWN_MARKS, type Placeholder } from '../../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
@@ -62,6 +72,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   const meter = openMeter()
   const finished = openFinishedItems()
   const indexes = openOutputIndexes()
+  const itemIds = openItemIds(ids)
   let sequence = 0
   let head: ResponseHead | null = null
   let usage: unknown = null
@@ -102,7 +113,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     output.write(begin(response))
     meterEvent(cleaned)
     output.write(numbered(cleaned))
-    if (isDelta(event) && indexes.areUnchanged(event))
+    if (isDelta(event) && typeof event['item_id'] === 'string' && indexes.areUnchanged(event))
       templates.learn(data, event, indexesOf(event), (marked, markingIds) => ({
         ...cleanEvent(marked as Members, kind, markingIds),
         sequence_number: OWN_MARKS.sequence,
@@ -121,7 +132,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   function placedEvent(event: Members, kind: string): Members | null {
     if (!EVENTS.has(kind)) return null
     const cleaned = cleanEvent(event, kind, ids)
-    if (cleaned) return indexes.renumber(event, cleaned)
+    if (cleaned) return indexes.renumber(event, itemIds.complete(event, cleaned))
     indexes.drop(event)
     return null
   }
@@ -144,7 +155,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
       status,
       repeated,
       ids,
-      lacksOutput ? finished.items() : undefined,
+      lacksOutput ? finished.items() : itemIds.completeAll(response['output']),
     )
     const event = (members: Members) => numbered({ type: kind, sequence_number: 0, response: members })
     if (!last || readUsage(usage)) output.write(event(whole))
@@ -179,6 +190,36 @@ function isDelta(event: Members): boolean {
     !['response', 'item', 'part', 'annotation'].some((name) => name in event)
   )
 }
+
+/** Ids for the items of a stream whose upstream gives them none: equal in all events of an item. */
+function openItemIds(ids: Ids) {
+  const known = new Map<unknown, string>()
+
+  function idAt(index: unknown, prefix: string): string {
+    const id = known.get(index) ?? ids.fresh(prefix)
+    known.set(index, id)
+    return id
+  }
+
+  return {
+    /** `event` is the upstream's. */
+    complete(event: Members, cleaned: Members): Members {
+      const { output_index: index } = event
+      if (typeof index !== 'number') return cleaned
+      const { item } = cleaned
+      if (isMembers(item)) {
+        const status = cleaned['type'] === 'response.output_item.done' ? 'completed' : 'in_progress'
+        return { ...cleaned, item: completeItem(item, status, (prefix) => idAt(index, prefix)) }
+      }
+      return cleaned['item_id'] === undefined ? { ...cleaned, item_id: idAt(index, 'item_') } : cleaned
+    },
+    /** The items at the end; undefined where none was without an id. */
+    completeAll: (output: unknown) =>
+      known.size > 0 ? completeItems(cleanItems(output, ids), (prefix, index) => idAt(index, prefix)) : undefined,
+  }
+}
+
+const cleanItems = list(outputItem)
 
 /** Null for an event whose item, part or annotation is not of the wire. */
 function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
