@@ -9,7 +9,7 @@ import { admittedKeys, keyStoreUnavailable } from '../../src/domain/reconcile/re
 import { planStoreUnavailable } from '../../src/domain/reconcile/reconcile-plan.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
 import { runDeletedKeyPass, runKeyPass, type KeyContext } from './api-key-reconciler.ts'
-import { openPlanKeyIndex } from './plan-key-index.ts'
+import { openPlanKeyIndex } from './keys-by-plan.ts'
 import { runPlanPass, type PlanContext } from './plan-reconciler.ts'
 import type { Priority, Queue } from './work-queue.ts'
 

@@ -13,7 +13,7 @@ import {
   type TaskOutcome,
   type TaskResult,
 } from '../domain/task.ts'
-import { endData } from './end-data.ts'
+import { endData } from './final-event-data.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
 import { QUEUED_MS, RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'

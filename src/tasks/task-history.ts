@@ -1,7 +1,7 @@
 /** The history of a task as numbered events, derived from the stored task and its deliveries (`docs/media.md`, "Live events"). Pure. */
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
-import { endData } from './end-data.ts'
+import { endData } from './final-event-data.ts'
 
 export type HistoryEvent = {
   /** Grows within the history of a task, with gaps. The same event has the same number whenever and wherever the history is derived. */

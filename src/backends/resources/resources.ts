@@ -248,7 +248,7 @@ export type ResourcesConfig = {
  */
 export async function openResources(config: ResourcesConfig, clock: () => number): Promise<Resources> {
   if (config.url.startsWith('files:')) {
-    const { openFiles } = await import('./files/files.ts')
+    const { openFiles } = await import('./manifests/manifests.ts')
     return openFiles(config, { clock })
   }
   if (config.url.startsWith('kubernetes:')) {

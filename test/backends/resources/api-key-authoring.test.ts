@@ -4,7 +4,7 @@ import { chmod, lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile 
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { editSpec } from '../../../src/backends/resources/files/manifest-edit.ts'
+import { editSpec } from '../../../src/backends/resources/manifests/manifest-edit.ts'
 import { openFolder, settle } from './manifest-folder.ts'
 import { apiKey, codingPlan } from './manifests.ts'
 

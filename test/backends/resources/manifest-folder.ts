@@ -2,7 +2,7 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { openFiles, type FilesResources } from '../../../src/backends/resources/files/files.ts'
+import { openFiles, type FilesResources } from '../../../src/backends/resources/manifests/manifests.ts'
 import type { Declarations, Ref } from '../../../src/backends/resources/resources.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 

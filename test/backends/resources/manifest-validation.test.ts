@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import type { ApiKeySpec, PlanSpec, Ref } from '../../../src/backends/resources/resources.ts'
-import { parseDocuments } from '../../../src/backends/resources/files/manifest-parser.ts'
+import { parseDocuments } from '../../../src/backends/resources/manifests/manifest-parser.ts'
 import { openValidator, type Verdict } from '../../../src/backends/resources/manifest-validation.ts'
 import { readBounds } from './schema-bounds.ts'
 import { apiKey, codingPlan, documents, mediaPlan, rows, type Row } from './manifests.ts'

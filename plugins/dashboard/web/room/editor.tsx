@@ -9,7 +9,7 @@ import { PriceLine, useQuote } from './price.tsx'
 import { kindOf, priceOf, useRoom } from './room-state.ts'
 import { SourceInput } from './source-input.tsx'
 import { SourceList } from './source-list.tsx'
-import { familyOf } from './words.ts'
+import { familyOf } from './labels.ts'
 
 const FILMS = ['trim', 'merge']
 /** Operations whose fields show the source themselves. */

@@ -8,7 +8,7 @@ import { Ago } from '../components/time.tsx'
 import { readGallery, type GalleryPages } from './gallery-pages.ts'
 import { sourceOf } from './media-api.ts'
 import { useRoom } from './room-state.ts'
-import { familyOf, nameOf, wordsOf } from './words.ts'
+import { familyOf, nameOf, wordsOf } from './labels.ts'
 
 export function Gallery() {
   const { state } = useRoom()

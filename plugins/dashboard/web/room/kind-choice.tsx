@@ -3,7 +3,7 @@ import { useId } from 'preact/hooks'
 import { Icon } from '../components/icon.tsx'
 import type { Kind } from './media-api.ts'
 import { priceOf, useRoom } from './room-state.ts'
-import { priceInWords, wordsOf } from './words.ts'
+import { priceInWords, wordsOf } from './labels.ts'
 
 type Props = {
   label: string

@@ -4,7 +4,7 @@ import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { isFinal, type Task } from '../api/tasks.ts'
 import { follow, sourceOf, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
-import { nameOf } from './words.ts'
+import { nameOf } from './labels.ts'
 
 export type Draft = { kind: string; prompt: string; ratio: string; seconds: number | null; seed: string; format: string }
 

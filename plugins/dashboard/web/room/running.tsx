@@ -1,5 +1,5 @@
 /** Tasks under way besides the one on the stage. */
-import { wordsOf, nameOf } from './words.ts'
+import { wordsOf, nameOf } from './labels.ts'
 import { useRoom } from './room-state.ts'
 import { Icon } from '../components/icon.tsx'
 

@@ -6,7 +6,7 @@ import { Notice } from '../components/states.tsx'
 import { upload, type Source } from './media-api.ts'
 import { useRoom } from './room-state.ts'
 import { Player } from './stage.tsx'
-import { familyOf, lengthInWords } from './words.ts'
+import { familyOf, lengthInWords } from './labels.ts'
 
 const ACCEPTED = 'image/png,image/jpeg,image/webp,image/gif,image/tiff,image/bmp,video/*,audio/*'
 

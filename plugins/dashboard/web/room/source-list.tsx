@@ -2,7 +2,7 @@
 import { Icon } from '../components/icon.tsx'
 import { useRoom } from './room-state.ts'
 import { DropZone, UploadState, useUploads } from './source-input.tsx'
-import { familyOf, lengthInWords } from './words.ts'
+import { familyOf, lengthInWords } from './labels.ts'
 
 export function SourceList() {
   const { state } = useRoom()

@@ -10,7 +10,7 @@ import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
 import { sourceOf } from './media-api.ts'
 import { EMPTY_DRAFT, useRoom } from './room-state.ts'
-import { adviceOf, familyOf, lengthInWords, nameOf, wordsOf } from './words.ts'
+import { adviceOf, familyOf, lengthInWords, nameOf, wordsOf } from './labels.ts'
 
 export function Stage() {
   const { state } = useRoom()

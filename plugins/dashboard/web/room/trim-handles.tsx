@@ -2,7 +2,7 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Source } from './media-api.ts'
 import type { Edit } from './operation-body.ts'
-import { familyOf } from './words.ts'
+import { familyOf } from './labels.ts'
 
 const STEP = 0.1
 const SHORTEST = 0.1

@@ -5,7 +5,7 @@
 import type { Consumer as KafkaJsConsumer } from 'kafkajs'
 import { CONSUMER } from './kafka-client.ts'
 import { describeError, DescribedError } from './kafka-errors.ts'
-import { openConnectionState, type ConnectionState } from './connection-state.ts'
+import { openConnectionState, type ConnectionState } from './connection-warnings.ts'
 import { openBackoff } from './backoff.ts'
 import type { Message } from '../../../domain/messages.ts'
 import { startSpan } from '../../../tracing/tracing.ts'

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { Kafka, logLevel, Partitioners, type ConsumerConfig, type KafkaConfig, type ProducerConfig, type SASLOptions } from 'kafkajs'
 import type { BrokerContext } from '../broker.ts'
 import type { Address } from './kafka-url.ts'
-import { openLibraryLog } from './log-throttle.ts'
+import { openLibraryLog } from './library-log.ts'
 
 // A frozen broker is detected only after requestTimeout.
 const CLIENT = {

@@ -5,7 +5,7 @@ import { readAddress } from './kafka-url.ts'
 import { openClient } from './kafka-client.ts'
 import { describeError } from './kafka-errors.ts'
 import { openConsumer, type Consumer } from './consumer.ts'
-import { openConnectionState, type ConnectionState } from './connection-state.ts'
+import { openConnectionState, type ConnectionState } from './connection-warnings.ts'
 import { openBackoff } from './backoff.ts'
 import { openProducer, type KafkaContext, type Producer } from './producer.ts'
 

@@ -8,7 +8,7 @@ import { CONTENT_TYPE, encodeEvent } from './cloud-events.ts'
 import type { Address } from './kafka-url.ts'
 import { PRODUCER } from './kafka-client.ts'
 import { describeError } from './kafka-errors.ts'
-import { openConnectionState, type ConnectionState } from './connection-state.ts'
+import { openConnectionState, type ConnectionState } from './connection-warnings.ts'
 import { openBackoff } from './backoff.ts'
 import { ensureTopic } from './topic.ts'
 

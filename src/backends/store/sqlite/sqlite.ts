@@ -8,7 +8,7 @@ import type { Store, StoreOptions } from '../store.ts'
 import { openDatabase, openToRead } from './database.ts'
 import { openRecords, type RecordRows } from './records.ts'
 import { scanning } from './scan.ts'
-import { openThreads } from './threads.ts'
+import { openThreads } from './writer-and-reader.ts'
 import { openVerbs, UPGRADES, type Verbs } from './verbs.ts'
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */

@@ -1,6 +1,6 @@
 /** Log lines of a Kafka outage. */
 import t from 'tap'
-import { openConnectionState } from '../../../src/backends/broker/kafka/connection-state.ts'
+import { openConnectionState } from '../../../src/backends/broker/kafka/connection-warnings.ts'
 
 function logged() {
   const lines: string[] = []

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { Unavailable } from '../../../domain/errors.ts'
-import { errorOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './thread-messages.ts'
+import { errorOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './database-thread-messages.ts'
 
 export type Thread = {
   /** Opens the file; returns the names of the verbs. Throws what `openDatabase` throws. */
@@ -49,7 +49,7 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
 
   function spawn(): Worker {
     // The options of this process, such as hooks of a test runner, are not for it.
-    const thread = new Worker(new URL('./thread-entry.ts', import.meta.url), {
+    const thread = new Worker(new URL('./database-thread-main.ts', import.meta.url), {
       workerData: data,
       execArgv: [],
       name: `sqlite ${data.kind}`,

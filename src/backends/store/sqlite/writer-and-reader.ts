@@ -1,7 +1,7 @@
 /** The verbs of the store on two threads: one writes, one reads. */
 import type { RecordRows, Records } from './records.ts'
 import type { SubscriptionRow } from './subscriptions.ts'
-import { startThread, type Thread } from './thread.ts'
+import { startThread, type Thread } from './database-thread.ts'
 import { VERB_ACCESS, type Verbs } from './verbs.ts'
 
 export type Threads = {

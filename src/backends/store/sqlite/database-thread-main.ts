@@ -1,7 +1,7 @@
 /** A thread of the database: it opens the file, to write or to read, and runs the verbs that it receives. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase, openToRead, type Database } from './database.ts'
-import { failureOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './thread-messages.ts'
+import { failureOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './database-thread-messages.ts'
 import { openVerbs, UPGRADES } from './verbs.ts'
 
 const port = parentPort
