@@ -276,7 +276,7 @@ const outageBugs: Listed[] = [
   },
   {
     name: 'a task that nobody takes fails before its time',
-    file: 'src/tasks/recovery-sweeps.ts', within: 400,
+    file: 'src/tasks/recovery-sweeps.ts', within: 100,
     from: 'now - Math.max(hold.at, hold.readyAt) >= queueMs',
     to: 'queueMs > 0',
   },

@@ -102,6 +102,8 @@ async function recover(world: World, { pausesMs, round }: Recovery): Promise<voi
     let done = false
     const recoveryMachine = machine
     recoveryMachine.go('round', () => round(world, recoveryMachine, nth).catch((error: unknown) => world.checker.report(`recovery: ${String(error)}`)).finally(() => (done = true)))
+    // Its first call becomes a step of the scheduler, which would otherwise find nothing to do for an hour.
+    await new Promise((resolve) => setImmediate(resolve))
     while (!done && holds(world)) await scheduler.tick(scheduler.now() + HOUR_MS)
   }
 }
