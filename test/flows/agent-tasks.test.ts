@@ -13,7 +13,7 @@ import { AGENTS, type Agent } from './coding-agents.ts'
 import { startOverOneWire } from './one-wire-program.ts'
 import type { Program } from './program.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
-import { callId, costOf, taskModel, THOUGHT, type Task } from './task-model.ts'
+import { callId, costOf, IMAGE_OF, taskModel, THOUGHT, type Task } from './task-model.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- bodies of requests are compared, not typed
 
@@ -86,24 +86,25 @@ async function mend(t: Test, agent: Agent, { folder, program, upstream, wire }: 
   t.notOk(stdout.includes(VENDOR), 'nothing names the upstream')
   const requests = upstream.requests.slice(earlier)
   t.ok(requests.every((request) => request.path === `/v1${PATHS[wire]}`))
-  checkConversation(t, requests.filter(({ body }) => body['tools']).at(-1)?.body ?? {}, wire, readsOf(agent).length)
+  checkConversation(t, requests.filter(({ body }) => body['tools']).at(-1)?.body ?? {}, wire, agent)
   t.equal((await used(program, key)).session - before.session, costOf(task, requests.length - 6), 'each answer is charged once, at its reported usage')
 }
 
 /** The last request brings all calls back under the upstream's ids, each followed by its result, and the reasoning as it was where the client replays it. */
-function checkConversation(t: Test, body: Loose, wire: WireName, reads: number): void {
+function checkConversation(t: Test, body: Loose, wire: WireName, agent: Agent): void {
   const { ids, thoughts } = replayed(wire, body)
   let first = 0
-  for (const calls of [1, reads, 1, 1, 1]) {
+  for (const calls of [1, readsOf(agent).length, 1, 1, 1]) {
     const expected = Array.from({ length: calls }, (_, n) => callId(first + n, wire))
     t.same(ids.splice(0, calls), expected)
     t.same(ids.splice(0, calls).toSorted(), expected.toSorted(), 'the results, in the order in which the tools ended')
     first += calls
   }
   t.same(ids, [])
+  if (agent.messages) t.ok(JSON.stringify(body).includes(IMAGE_OF[wire]), 'the picture arrived')
   const known = { chat: THOUGHT, responses: `${VENDOR}-encrypted-`, messages: SIGNATURE }[wire]
   const kept = thoughts.filter((thought) => thought !== undefined)
-  t.ok(kept.length === 0 || kept.length === 5, 'of all turns or of none')
+  t.ok(kept.length === 5 || (kept.length === 0 && !agent.thinks), 'of all turns or of none')
   t.ok(kept.every((thought) => String(thought).startsWith(known)), 'reasoning comes back unchanged')
 }
 

@@ -11,6 +11,8 @@ export type Agent = {
   server: string
   /** It speaks Anthropic's wire. */
   messages?: true
+  /** It asks for thinking, and replays it. */
+  thinks?: true
   shell(command: string): Call
   read(file: string): Call
   /** Replaces `from`, which occurs once. */
@@ -42,6 +44,7 @@ export const claudeProgram = (path: string): string => join(dirname(path), `../c
 const claudeCode: Agent = {
   server: 'claude-code',
   messages: true,
+  thinks: true,
   shell: (command) => ({ name: 'Bash', arguments: { command, description: 'Runs it' } }),
   read: (file) => ({ name: 'Read', arguments: { file_path: file } }),
   edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),

@@ -11,7 +11,7 @@ import { used } from './calls.ts'
 import { MESSAGES_CLIENTS, type MessagesClient } from './messages-clients.ts'
 import { startOverOneWire } from './one-wire-program.ts'
 import type { Program } from './program.ts'
-import { callId, costOf, taskModel, THOUGHT, type Task } from './task-model.ts'
+import { callId, costOf, IMAGE_OF, taskModel, THOUGHT, type Task } from './task-model.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- the frameworks are no dependencies of this package
 
@@ -163,7 +163,6 @@ async function abort(t: Test, client: MessagesClient, { folder, program, upstrea
   t.not((await told).error, null)
 }
 
-const IMAGE_OF: Record<WireName, string> = { chat: '"image_url":{"url":"data:image/png;base64,', responses: '"image_url":"data:image/png;base64,', messages: '"media_type":"image/png"' }
 const THOUGHT_OF: Record<WireName, string> = { chat: THOUGHT, responses: `${VENDOR}-encrypted-`, messages: SIGNATURE }
 
 /** What the model continues its reasoning by, in each turn. */

@@ -21,6 +21,9 @@ const outputTokens = (calls: readonly Call[]): number => (calls.length > 2 ? 100
 /** What the answers to a task cost, beside `others` that are not part of it. */
 export const costOf = (task: Task, others = 0): number => (others + 1) * 25 + task.turns.reduce((sum, calls) => sum + 20 + outputTokens(calls), 0)
 
+/** How a PNG arrives. */
+export const IMAGE_OF: Record<WireName, string> = { chat: '"image_url":{"url":"data:image/png;base64,', responses: '"image_url":"data:image/png;base64,', messages: '"media_type":"image/png"' }
+
 type Turn = { first: number; calls: Call[]; text: string }
 
 /** The turn that follows these results. */
