@@ -3,6 +3,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { png } from '../backends/engines/media-samples.ts'
+import { checkMessagesJson, checkMessagesStream } from '../upstream/messages-schemas.ts'
 import { claudeEnvironment } from './coding-agents.ts'
 import { run } from './run.ts'
 
@@ -49,9 +50,23 @@ const contentOf = ({ prompt, works }: Asked): object[] => [
   ...(works ? [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: IMAGE } }] : []),
 ]
 
+/** A `fetch` that also validates each answer; `done` rejects for one that is not valid. */
+function openCheckedFetch() {
+  const checks: Promise<void>[] = []
+  return {
+    async fetch(...request: Parameters<typeof fetch>): Promise<Response> {
+      const response = await fetch(...request)
+      checks.push(response.clone().text().then((text) => (text.startsWith('{') ? checkMessagesJson(JSON.parse(text)) : checkMessagesStream(text))))
+      return response
+    },
+    done: () => Promise.all(checks),
+  }
+}
+
 async function askSdk(asked: Asked): Promise<string> {
   const { default: Anthropic } = (await import(pathToFileURL(asked.path).href)) as Loose
-  const client = new Anthropic({ baseURL: asked.url, authToken: asked.key, apiKey: null })
+  const checked = openCheckedFetch()
+  const client = new Anthropic({ baseURL: asked.url, authToken: asked.key, apiKey: null, ...(asked.works ? { fetch: checked.fetch } : {}) })
   const messages: Loose[] = [{ role: 'user', content: contentOf(asked) }]
   const works = asked.works ? { thinking: THINKING, tools: [{ name: 'add', description: DESCRIPTION, input_schema: SCHEMA }] } : {}
   for (;;) {
@@ -59,6 +74,7 @@ async function askSdk(asked: Asked): Promise<string> {
     const options = asked.signal ? { signal: asked.signal } : {}
     const message = asked.streamed ? await client.messages.stream(request, options).finalMessage() : await client.messages.create(request, options)
     const calls = message.content.filter(({ type }: Loose) => type === 'tool_use')
+    if (calls.length === 0) await checked.done()
     if (calls.length === 0) return message.content.map(({ text }: Loose) => text ?? '').join('')
     messages.push({ role: 'assistant', content: message.content })
     messages.push({ role: 'user', content: calls.map(({ id, input }: Loose) => ({ type: 'tool_result', tool_use_id: id, content: String(input.a + input.b) })) })
@@ -78,18 +94,24 @@ async function askAiSdk(asked: Asked): Promise<string> {
   const { createAnthropic } = (await import(pathToFileURL(asked.path).href)) as Loose
   const { generateText, streamText, jsonSchema, tool, stepCountIs } = (await import(pathToFileURL(join(modules, 'ai/dist/index.js')).href)) as Loose
   const add = tool({ description: DESCRIPTION, inputSchema: jsonSchema(SCHEMA), execute: async ({ a, b }: Loose) => String(a + b) })
+  const checked = openCheckedFetch()
   const content = [{ type: 'text', text: asked.prompt }, ...(asked.works ? [{ type: 'image', image: IMAGE, mediaType: 'image/png' }] : [])]
   const request = {
-    model: createAnthropic({ baseURL: `${asked.url}/v1`, authToken: asked.key })('svc-code'),
+    model: createAnthropic({ baseURL: `${asked.url}/v1`, authToken: asked.key, ...(asked.works ? { fetch: checked.fetch } : {}) })('svc-code'),
     messages: [{ role: 'user', content }],
     ...(asked.works ? { tools: { add }, stopWhen: stepCountIs(5), providerOptions: { anthropic: { thinking: { type: 'enabled', budgetTokens: 2048 } } } } : {}),
     ...(asked.signal ? { abortSignal: asked.signal } : {}),
   }
-  if (!asked.streamed) return (await generateText(request)).text
+  if (!asked.streamed) {
+    const { text } = await generateText(request)
+    await checked.done()
+    return text
+  }
   let failure: unknown = null
   const answer = streamText({ ...request, onError: ({ error }: Loose) => void (failure = error), onAbort: () => void (failure = new Error('aborted')) })
   const text = await answer.text.catch(() => '')
   if (failure) throw failure
+  await checked.done()
   return text
 }
 

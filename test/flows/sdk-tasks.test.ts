@@ -8,6 +8,7 @@ import { openUpstream, stream, type FakeUpstream } from '../fakes/upstream.ts'
 import { chunk, delta, event, response, VENDOR } from '../fakes/upstream-wire.ts'
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
+import { eventually } from './eventually.ts'
 import { MESSAGES_CLIENTS, type MessagesClient } from './messages-clients.ts'
 import { startOverOneWire } from './one-wire-program.ts'
 import type { Program } from './program.ts'
@@ -155,12 +156,16 @@ async function abort(t: Test, client: MessagesClient, { folder, program, upstrea
     asked.resolve()
   })
   const aborted = upstream.nextAbort()
+  const key = await program.key('team-key')
+  const before = await used(program, key)
   const controller = new AbortController()
-  const told = client.ask({ path, folder, url: program.url, key: await program.key('team-key'), prompt: PROMPT, streamed: true, works: false, signal: controller.signal })
+  const told = client.ask({ path, folder, url: program.url, key, prompt: PROMPT, streamed: true, works: false, signal: controller.signal })
   await asked.promise
   controller.abort()
   await aborted
   t.not((await told).error, null)
+  // A request is sent ahead of the write of its reservation: none may be there yet.
+  await eventually('the charge of what was read', async () => (await used(program, key)).session > before.session || null)
 }
 
 const THOUGHT_OF: Record<WireName, string> = { chat: THOUGHT, responses: `${VENDOR}-encrypted-`, messages: SIGNATURE }
