@@ -31,27 +31,33 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
       attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system,
     }
     const outcomeOf = (error: unknown) => (error instanceof Busy ? busy : error instanceof Unavailable ? unavailable : failed)
-    return async (...args) => {
+    return (...args) => {
       const sinceMs = performance.now()
       const end = (outcome: typeof answered) => outcome?.observe((performance.now() - sinceMs) / 1000)
-      try {
-        const answer = await traced(`${backend} ${name}`, span, () => verb(...args))
+      const failedBy = (error: unknown) => end(outcomeOf(error))
+      const answeredBy = (answer: unknown) => {
         // An answer that is given before its write ends with that.
         const durable = (answer as { durable?: Promise<void> } | null | undefined)?.durable
-        if (durable)
-          durable.then(
-            () => end(answered),
-            (error: unknown) => end(outcomeOf(error)),
-          )
+        if (durable) durable.then(() => end(answered), failedBy)
         else end(answered)
-        return answer
-      } catch (error) {
-        end(outcomeOf(error))
-        throw error
       }
+      // The verb's own promise is returned: a request calls several.
+      const answer = called(() => traced(`${backend} ${name}`, span, () => verb(...args)))
+      answer.then(answeredBy, failedBy)
+      return answer
     }
   }
+
   return Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, name === 'close' ? verb : timed(name, verb as Verb)])) as T
+}
+
+/** What a call returns; a rejected promise when it throws at once. */
+function called(call: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return call()
+  } catch (error) {
+    return Promise.reject(error as Error)
+  }
 }
 
 /** Counts compare-and-set retries of the store. */

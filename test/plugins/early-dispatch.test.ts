@@ -43,6 +43,29 @@ for (const [name, stream, script] of [['a JSON answer', false, (answer) => respo
   })
 }
 
+t.test('a request whose client has left before it is sent goes nowhere, and charges nothing', async (t) => {
+  let asked = 0
+  const counting: Script = (answer) => {
+    asked++
+    respond(answer, 200, completion('hi'))
+  }
+  const { gateway } = await setUp(t, counting, {
+    // After the admission, before the handler.
+    decorate: (app) =>
+      app.addHook('onRoute', (route) => {
+        if (route.url === '/v1/chat/completions') route.preHandler = (_request, { raw }, done) => void raw.once('close', () => setImmediate(done))
+      }),
+  })
+  const leaving = new AbortController()
+  const body = JSON.stringify({ model: 'svc-code', messages: MESSAGES })
+  const answer = fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body, signal: leaving.signal })
+  while (gateway.admissions.length === 0) await nextTurn()
+  leaving.abort()
+  await t.rejects(answer)
+  t.equal(await gateway.settled(), null)
+  t.equal(asked, 0)
+})
+
 t.test('a silent stream gets no keep-alive comment before its admission is stored', async (t) => {
   const stored = Promise.withResolvers<void>()
   const admissions = [stored.promise, Promise.resolve()]
