@@ -84,6 +84,9 @@ if (!missing(t, ['helm'])) {
     ['a dashboard without a provider', ['--set', 'dashboard.enabled=true'], /dashboard.oidc.issuer and dashboard.oidc.clientId are required/],
     ['a dashboard in the clear', ['--set', 'publicUrl=http://api.example.com,dashboard.enabled=true,dashboard.oidc.issuer=https://id.example.com,dashboard.oidc.clientId=x'], /publicUrl must be an https address when dashboard.enabled is true/],
     ['managed keys without a dashboard', ['--set', 'dashboard.keyManagement=true'], /dashboard.keyManagement needs dashboard.enabled\./],
+    ['a label of two values', ['--set-json', 'commonLabels={"example.com/team":"a"}', '--set-json', 'worker.podLabels={"example.com/team":"b"}'], /commonLabels and podLabels of tollgate-worker-all both set the label example\.com\/team\./],
+    ['a common label of its own selectors', ['--set-json', 'commonLabels={"app.kubernetes.io/name":"mine"}'], /invalid propertyName 'app.kubernetes.io\/name'/],
+    ['a traffic policy of no load balancer', ['--set', 'gateway.service.externalTrafficPolicy=Local'], /gateway\.service\.externalTrafficPolicy needs gateway\.service\.type=LoadBalancer\./],
     ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
     ['a kind that nobody makes', ['--set-json', 'workerPools=[{"name":"a","kinds":["poem"]}]'], /value must be one of 'image', 'video', 'music'/],
     ['no worker', ['--set', 'workerPools=null'], /workerPools must have a pool: without workers no task runs\./],
@@ -239,6 +242,23 @@ if (!missing(t, ['helm'])) {
       const mounts = Object.fromEntries(spec.containers[0].volumeMounts.map(({ name, mountPath }: Answered) => [name, mountPath]))
       t.match(mounts, { plugin: '/plugin', ca: '/etc/tollgate/ca' }, role)
     }
+  })
+
+  t.test('every object but the CRDs has the common labels, Deployments and pods what the values add, and further objects stand as they are', async (t) => {
+    const all = await objects('extended')
+    for (const one of all.filter(({ kind, metadata }) => metadata.name !== 'beside' && kind !== 'CustomResourceDefinition')) t.equal(one.metadata.labels['example.com/cost-center'], '17', nameOf(one))
+    t.same(found(all, 'ConfigMap/beside').data, { text: '{{ stays }}' })
+    for (const role of ['gateway', 'dispatcher', 'controller', 'worker-all']) {
+      const { metadata, spec } = found(all, `Deployment/tollgate-${role}`)
+      t.same([metadata.annotations, spec.revisionHistoryLimit], [{ 'reloader.stakater.com/auto': 'true' }, 5], role)
+      t.equal(spec.template.metadata.labels['example.com/cost-center'], '17', role)
+      t.equal(spec.selector.matchLabels['example.com/cost-center'], undefined, 'selectors are immutable')
+      t.match(spec.template.spec, { hostAliases: [{ ip: '10.0.0.9' }], dnsConfig: { options: [{ name: 'ndots', value: '2' }] } }, role)
+      t.match(spec.template.spec.topologySpreadConstraints, [{ maxSkew: 2, topologyKey: 'example.com/rack', whenUnsatisfiable: 'DoNotSchedule', labelSelector: { matchLabels: spec.selector.matchLabels } }], role)
+      t.equal(spec.template.spec.topologySpreadConstraints.length, 1)
+      t.equal(found(all, `PodDisruptionBudget/tollgate-${role}`).spec.maxUnavailable, '50%', role)
+    }
+    t.match(found(await objects('everything'), 'Service/tollgate-gateway').spec, { loadBalancerClass: 'example.com/inner', externalTrafficPolicy: 'Local', ipFamilyPolicy: 'PreferDualStack' })
   })
 
   t.test('a large number of `env` is written in digits', async (t) => {

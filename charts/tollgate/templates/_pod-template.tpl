@@ -83,6 +83,9 @@ affinity:
 {{- end }}
 {{- if .root.Values.topologySpread.enabled }}
 topologySpreadConstraints:
+{{- range .root.Values.topologySpread.constraints }}
+  - {{- toYaml (merge (dict) . (dict "labelSelector" (dict "matchLabels" $labels))) | nindent 4 }}
+{{- else }}
 {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
   - maxSkew: 1
     topologyKey: {{ . }}
@@ -91,6 +94,7 @@ topologySpreadConstraints:
       matchLabels:
         {{- toYaml $labels | nindent 8 }}
     matchLabelKeys: [pod-template-hash]
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with $own.nodeSelector }}

@@ -16,6 +16,7 @@
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it may be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
+{{- range $label, $_ := $values.commonLabels }}{{ if hasKey $workload.values.podLabels $label }}{{ fail (printf "commonLabels and podLabels of %s both set the label %s." $workload.name $label) }}{{ end }}{{ end -}}
 {{- with $workload.values.keda -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it may be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
@@ -43,6 +44,9 @@
 {{- if ne $values.gateway.service.type "ClusterIP" }}{{ $leads = append $leads (printf "gateway.service.type=%s" $values.gateway.service.type) }}{{ end -}}
 {{- if and .enabled $leads (not .ingressFrom) }}{{ fail (printf "networkPolicy.ingressFrom must name the peers that may call the gateways, because of %s: such as the namespace of the ingress controller. [{ namespaceSelector: {} }, { ipBlock: { cidr: 0.0.0.0/0 } }, { ipBlock: { cidr: \"::/0\" } }] is everybody." (join " and " $leads)) }}{{ end -}}
 {{- if and .enabled $values.serviceMonitor.enabled (not .metricsFrom) }}{{ fail "networkPolicy.metricsFrom must name the peers that may read metrics, such as the namespace of Prometheus, because of serviceMonitor.enabled." }}{{ end -}}
+{{- end -}}
+{{- range $member := list "loadBalancerClass" "externalTrafficPolicy" -}}
+{{- if and (index $values.gateway.service $member) (ne $values.gateway.service.type "LoadBalancer") }}{{ fail (printf "gateway.service.%s needs gateway.service.type=LoadBalancer." $member) }}{{ end -}}
 {{- end -}}
 {{- if and $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}{{ fail "caBundle.existingConfigMap and caBundle.existingSecret are mutually exclusive." }}{{ end -}}
 {{- include "tollgate.checkFile" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
