@@ -55,11 +55,11 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
   const receiver = await openReceiver()
   // Reservations of a killed gateway are charged at their estimate: no window may be full before the end.
-  const coder = codingPlan('coder', { requestsPerMinute: 1_000_000 }, { sessionWindow: { tokens: 1e9, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1e9 } })
+  const coder = codingPlan('coder', { requestsPerMinute: 1_000_000 }, { sessionWindow: { tokens: 1e9, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1e9 }, weights: { input: 1000, cachedInput: 1000, output: 1000 } })
   await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), coder, apiKey('coding', 'coder'))
   const system: System = await open({ folder, env: ENV, random })
   const keys = { media: await system.key('media'), coding: await system.key('coding') }
-  const confirmed = { accepted: new Set<string>(), answered: 0 }
+  const confirmed = { accepted: new Set<string>(), answered: 0, billed: 0 }
   const counts: Record<string, number> = {}
   let orders = 0
   let isOver = false
@@ -90,9 +90,11 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
   async function code(): Promise<void> {
     while (!isOver) {
       const program = system.program()
-      const status = program && (await chat(program, keys.coding).then(({ status }) => status, () => null))
-      if (status === 200) confirmed.answered++
-      else await pause(20)
+      const seen = program && (await chat(program, keys.coding).catch(() => null))
+      if (seen?.status === 200) {
+        confirmed.answered++
+        confirmed.billed += Number(at(seen.body, 'usage', 'total_tokens'))
+      } else await pause(20)
     }
   }
   const loads = [...Array.from({ length: CREATORS }, create), ...Array.from({ length: CODERS }, code)]
@@ -140,6 +142,11 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
       return [...confirmed.accepted].filter((id) => !ENDED.includes(String(at(tasks.get(id), 'status')))).length
     }
     await restless('tasks that have not ended', open, (left) => left === 0).catch((error: Error) => faults.push(error.message))
+    // Reservations of a killed gateway are charged once another one, or the next life of this one, has found it dead.
+    const coding = async () => (await get(running, keys.coding, '/v1/usage')).body
+    await restless('reserved tokens', async () => at(await coding(), 'weekly', 'reserved'), (reserved) => reserved === 0).catch((error: Error) => faults.push(error.message))
+    const used = Number(at(await coding(), 'weekly', 'used'))
+    if (!(used >= confirmed.billed)) faults.push(`the model server billed ${confirmed.billed} tokens for answers that clients got, and ${used} are charged`)
     const burned = micro(at(await usage(), 'burned'))
     if (tasks.size !== orders) faults.push(`${orders} orders made ${tasks.size} tasks`)
     let charged = 0n

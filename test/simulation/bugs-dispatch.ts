@@ -21,6 +21,12 @@ export const DISPATCH_BUGS: Listed[] = [
     to: `decided: () => outcome((answer) => (answer.outcome === 'admitted' ? give(answer) : written(answer)), reject)`,
   },
   {
+    name: 'requests are sent ahead of their admission after a write that failed',
+    file: 'src/backends/store/write-mode.ts', within: 600,
+    from: `isQuick = outcome === 'replaced' && `,
+    to: 'isQuick = ',
+  },
+  {
     name: 'the record in memory outlives a write that failed',
     file: COMMIT, within: 600,
     from: '  queue.stored = undefined\n  queue.ahead = undefined\n',

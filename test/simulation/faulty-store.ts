@@ -18,16 +18,18 @@ export type FaultyOptions = {
   storeTime: () => number | null
   /** Called with every verb that writes, when the process calls it. */
   called: (verb: string) => void
+  /** Called when a write of a record has ended. */
+  wrote: (succeeded: boolean) => void
 }
 
 /** Opens the store of one process; the result is the store of one actor. */
-export function openFaultyStore(process: Process, handle: Handle, scheduler: Scheduler, { called, ...options }: FaultyOptions): (actor: Actor) => Store {
+export function openFaultyStore(process: Process, handle: Handle, scheduler: Scheduler, { called, wrote, ...options }: FaultyOptions): (actor: Actor) => Store {
   const queues: Actor = { process, name: 'queue', fence: null }
   const changes = openChanges(handle.records, {
     ...options,
     clock: scheduler.now,
     pause: (ms) => scheduler.sleep(process, ms).done,
-    wrap: (records) => stepping(records, queues, scheduler, called),
+    wrap: (records) => stepping(records, queues, scheduler, called, wrote),
   })
 
   /** A command that is pending until its answer is written. */
@@ -69,7 +71,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
 }
 
 /** Every read and write of the queues is a step, with the commands that it may contain. */
-function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler, called: FaultyOptions['called']): VersionedRecords {
+function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler, called: FaultyOptions['called'], wrote: FaultyOptions['wrote']): VersionedRecords {
   const pendingOf = (id: string) => [...actor.process.pending].filter(({ subscription }) => subscription === id)
   const named = (verb: string, commands: PendingCommand[]) => `${verb} ${[...new Set(commands.map(({ command }) => command.op))].join(' ')}`
   const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject' | 'since'> => {
@@ -78,10 +80,15 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
   }
   return {
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => records.read(id, known) }),
-    replace: (record, expected) => {
+    async replace(record, expected) {
       called('replace')
       const args = [record.id, `version ${expected}`]
-      return scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, expected) })
+      let outcome: 'replaced' | 'conflict' | null = null
+      try {
+        return (outcome = await scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, expected) }))
+      } finally {
+        wrote(outcome === 'replaced')
+      }
     },
   }
 }

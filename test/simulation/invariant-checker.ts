@@ -8,6 +8,7 @@ import type { Delivery, Task } from '../../src/domain/task.ts'
 import type { WindowsView } from '../../src/domain/token-windows.ts'
 import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
+import { openBillChecks } from './invariants/bills.ts'
 import { openClockChecks } from './invariants/clocks.ts'
 import { openDeliveryChecks } from './invariants/deliveries.ts'
 import { openEventChecks } from './invariants/events.ts'
@@ -38,6 +39,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   const mediaAccount = openMediaAccountChecks(seen, report, now)
   const windows = openTokenWindowChecks(report, now)
   const plans = openPlanChecks(report)
+  const bills = openBillChecks(report)
   const clock = openClockChecks(report, now, troubles)
   const tasks = openTaskChecks(seen, report, now, troubles)
   const deliveries = openDeliveryChecks(seen, report)
@@ -126,7 +128,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
     const record = seen.records.get(id)
     if (record) windows.refused(record, view)
   }
-  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, dead, requests, refused, declared: plans.declared }
+  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, bills, inFlight, dead, requests, refused, declared: plans.declared }
 }
 
 export type InvariantChecker = ReturnType<typeof openInvariantChecker>

@@ -131,7 +131,7 @@ export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldO
     const storeTime = () => (heals ? (measured?.writeTime() ?? clock()) : null)
     // Recovery outlasts a conflict with a thawed process, but does not spend the steps of the scenario on a record that stays busy.
     const retryForMs = process.name === 'recovery' ? 300 : world.recovering ? 5_000 : rng.pick([0, 300, 5_000])
-    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, isSole, storeTime, called: (verb) => called(process, verb) })
+    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, isSole, storeTime, called: (verb) => called(process, verb), wrote: (succeeded) => world.checker.bills.wrote(process, succeeded) })
     const open = (actor: Actor) => (measured ? measured.guard(faulty(actor)) : faulty(actor))
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)

@@ -83,9 +83,10 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
     const admission = await admit(world, machine, running, store, id)
     if (admission === null) return
     settles = true
+    checker.bills.sent(machine.process, id, await isStored(admission.durable))
     const usage = await answer(world, machine, store, id, admission)
-    const isStored = await admission.durable.then(() => true, () => false)
-    if (!isStored) running.unknown.add(SUBSCRIPTION, machine.clock())
+    const isKept = await admission.durable.then(() => true, () => false)
+    if (!isKept) running.unknown.add(SUBSCRIPTION, machine.clock())
     await settle(machine, store, id, usage)
     if (checker.requests.get(id)?.open) checker.report(`request ${id} was answered settled, but is still open`)
     setInFlight(false)
@@ -96,6 +97,14 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
       running.unknown.add(SUBSCRIPTION, machine.clock())
     }
   }
+}
+
+/** Whether it is stored by now: no step of the scheduler passes meanwhile. */
+async function isStored(durable: Promise<void>): Promise<boolean> {
+  let isDone = false
+  void durable.then(() => (isDone = true), () => {})
+  for (let turns = 0; turns < 5; turns++) await Promise.resolve()
+  return isDone
 }
 
 /** The upstream works before the admission is stored, and the client gets its answer only then. Returns the usage to charge; null when there is none. */
