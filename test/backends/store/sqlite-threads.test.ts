@@ -75,3 +75,17 @@ t.test('what waits for the disk is bounded in bytes and in number, and refused b
   await Promise.all(many)
   t.equal(await thread.call('oldestTask', []), null)
 })
+
+t.test('a call whose answer has come is answered, however long this thread stood still meanwhile', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  await openDatabase(file, UPGRADES).close()
+  const thread = startThread({ file, kind: 'reader' }, () => {})
+  t.teardown(() => thread.close())
+  await thread.open()
+  const answer = thread.call('oldestTask', [])
+  // Sent at the end of this turn.
+  await new Promise((resolve) => setImmediate(resolve))
+  // Longer than a call may take, for instance because the machine is busy.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5_600)
+  t.equal(await answer, null)
+})

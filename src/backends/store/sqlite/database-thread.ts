@@ -103,7 +103,8 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
     return new Promise((resolve, reject) => {
       if (pending.size === 0) {
         worker.ref()
-        sweep = setInterval(expire, SWEEP_MS).unref()
+        // After the answers that have come: this thread may have stood still for longer than the time of a call.
+        sweep = setInterval(() => setImmediate(expire), SWEEP_MS).unref()
       }
       const id = ++ids
       pending.set(id, { resolve, reject, answered, since: performance.now(), size })
