@@ -4,6 +4,7 @@ const DRILLS: Record<string, string> = {
   'sealing-key': './sealing-key.ts',
   upgrade: './upgrade.ts',
   'node-alert': './node-alert.ts',
+  'unwritable-store': './unwritable-store.ts',
   alerts: '../monitoring/drills.test.ts',
   runbooks: '../monitoring/runbooks.test.ts',
 }
