@@ -8,6 +8,7 @@ import { openEgress } from '../../src/egress/egress.ts'
 import { openUpstreams } from '../../src/upstream/upstreams.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
 import { openUpstream, respond, stream, type FakeUpstream } from '../fakes/upstream.ts'
+import { messageAnswer, messageEvent } from '../fakes/messages-wire.ts'
 import { chunk, completion, delta, DONE } from '../fakes/upstream-wire.ts'
 import { rngOf, type Rng } from '../simulation/seeded-random.ts'
 import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
@@ -32,6 +33,37 @@ const TEXT = ['one two', ' three', ' four five']
 const TEXT_BYTES = TEXT.join('').length
 const MAX_TOKENS = 100
 
+/** The answers of each native wire. `usage`: null where it is not reported there. */
+type Wire = {
+  path: string
+  usage(input: number, output: number): object
+  json(text: string, usage: object | null): object
+  first(content: string, usage: object | null): string
+  more(content: string): string
+  end(usage: object | null): string
+}
+
+const textDelta = (text: string) => messageEvent('content_block_delta', { index: 0, delta: { type: 'text_delta', text } })
+
+const WIRES: Record<'chat' | 'messages', Wire> = {
+  chat: {
+    path: '/v1/chat/completions',
+    usage: (input, output) => ({ prompt_tokens: input, completion_tokens: output }),
+    json: (text, usage) => completion(text, { usage }),
+    first: (content, usage) => chunk([delta({ role: 'assistant', content })], usage ? { usage } : {}),
+    more: (content) => chunk([delta({ content })]),
+    end: (usage) => chunk([delta({}, 'stop')]) + (usage ? chunk([], { usage }) : '') + DONE,
+  },
+  messages: {
+    path: '/v1/messages',
+    usage: (input, output) => ({ input_tokens: input, output_tokens: output }),
+    json: (text, usage) => messageAnswer([{ type: 'text', text }], 'end_turn', { usage }),
+    first: (content, usage) => messageEvent('message_start', { message: messageAnswer([], null, { usage }) }) + textDelta(content),
+    more: textDelta,
+    end: (usage) => messageEvent('message_delta', { delta: { stop_reason: 'end_turn' }, ...(usage ? { usage } : {}) }) + messageEvent('message_stop'),
+  },
+}
+
 function planOf(random: Rng, index: number): Plan {
   const stream = random.chance(0.7)
   const upstream = random.pick(['answers', 'answers', 'answers', 'fails', ...(stream ? (['dies'] as const) : [])] as const)
@@ -54,18 +86,18 @@ function expectedOf(plan: Plan, onAbort: 'Cancel' | 'Drain'): Expected {
   return { kind: 'estimate' }
 }
 
-function usageOf({ usage, reported }: Plan, early: boolean): object | null {
+function usageOf({ usage, reported }: Plan, early: boolean, wire: Wire): object | null {
   if (usage === 'none' || (usage === 'early') !== early) return null
-  if (usage === 'negative') return { prompt_tokens: -5, completion_tokens: reported.output }
-  if (usage === 'absurd') return { prompt_tokens: 1e12, completion_tokens: 1e15 }
-  return { prompt_tokens: reported.input, completion_tokens: early ? 0 : reported.output }
+  if (usage === 'negative') return wire.usage(-5, reported.output)
+  if (usage === 'absurd') return wire.usage(1e12, 1e15)
+  return wire.usage(reported.input, early ? 0 : reported.output)
 }
 
 /** Lets the upstream wait until the client has left, where the plan says so. */
 type Gates = { seen: PromiseWithResolvers<void>; left: PromiseWithResolvers<void> }
 
 /** Answers by the plan whose index is the text of the first message. */
-function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort: 'Cancel' | 'Drain'): void {
+function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort: 'Cancel' | 'Drain', wire: Wire): void {
   upstream.respondWith(async (response, { body }) => {
     const [{ content }] = body['messages'] as [{ content: string }]
     const plan = plans[Number(content)]
@@ -77,22 +109,22 @@ function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort
     const clientLeaves = () => (onAbort === 'Cancel' ? once(response, 'close') : gate.left.promise)
     if (plan.leaves === 'before the first byte') await clientLeaves()
     if (response.destroyed) return
-    const late = usageOf(plan, false)
-    if (!plan.stream) return respond(response, 200, completion(TEXT.join(''), { usage: usageOf(plan, true) ? { prompt_tokens: plan.reported.input, completion_tokens: plan.reported.output } : late }))
-    const early = usageOf(plan, true)
+    const late = usageOf(plan, false, wire)
+    const early = usageOf(plan, true, wire)
+    if (!plan.stream) return respond(response, 200, wire.json(TEXT.join(''), early ? wire.usage(plan.reported.input, plan.reported.output) : late))
     const [first = '', ...others] = TEXT
-    stream(response, chunk([delta({ role: 'assistant', content: first })], early ? { usage: early } : {}))
+    stream(response, wire.first(first, early))
     if (plan.leaves === 'in the middle') await clientLeaves()
     if (response.destroyed) return
-    for (const content of others) response.write(chunk([delta({ content })]))
+    for (const content of others) response.write(wire.more(content))
     if (plan.upstream === 'dies') return void setImmediate(() => response.destroy())
-    response.end(chunk([delta({}, 'stop')]) + (late ? chunk([], { usage: late }) : '') + DONE)
+    response.end(wire.end(late))
   })
 }
 
 /** One client. Resolves with the status, or null when it left before it. */
 async function client(url: string, headers: object, plan: Plan, { seen, left }: Gates): Promise<number | null> {
-  const sent = httpRequest(`${url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, agent: false })
+  const sent = httpRequest(url, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, agent: false })
   sent.on('error', () => {})
   sent.end(JSON.stringify({ model: 'svc-code', max_tokens: MAX_TOKENS, stream: plan.stream, messages: [{ role: 'user', content: String(plan.index) }] }))
   const answered = once(sent, 'response').then(([response]) => response as IncomingMessage, () => null)
@@ -119,8 +151,10 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
   const random = rngOf(seed)
   const onAbort = random.pick(['Cancel', 'Drain'] as const)
   const limit = random.pick([1_000_000, 20_000])
+  const name = random.pick(['chat', 'messages'] as const)
+  const wire = WIRES[name]
   const upstream = await openUpstream()
-  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 }, breaker: { failures: 1_000_000 } }])
+  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: name, retry: { attempts: 1 }, breaker: { failures: 1_000_000 } }])
   const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
   const gateway = await openGateway(t, (app) => {
     const root = app as typeof app & { upstreams: unknown }
@@ -149,8 +183,8 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
 
   const plans = Array.from({ length: random.whole(8, 24) }, (_, index) => planOf(random, index))
   const gates = plans.map(() => ({ seen: Promise.withResolvers<void>(), left: Promise.withResolvers<void>() }))
-  scripted(upstream, plans, gates, onAbort)
-  const statuses = await Promise.all(plans.map((plan) => client(url, bearer(raw), plan, gates[plan.index]!)))
+  scripted(upstream, plans, gates, onAbort, wire)
+  const statuses = await Promise.all(plans.map((plan) => client(url + wire.path, bearer(raw), plan, gates[plan.index]!)))
   const record = await gateway.settled(subscription)
   await upstreams.close()
   await upstream.close()
