@@ -160,6 +160,7 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
       headers: (request) => sent(request, request.headers),
       opened: (request) => proxiedOf(request).charge?.('capture'),
       silenceMs: (request) => proxiedOf(request).route.timeoutMs,
+      share: (request) => request.server.openBodyShare(request.caller?.key.tenant ?? ''),
     }),
   }
 }

@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import { WebSocket } from 'ws'
 import { Failure } from '../../src/domain/errors.ts'
 import { hasKey, keyOf } from './client-key.ts'
+import { countMessages, type MessageMemory } from './websocket-memory.ts'
 
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 const CLOSE_MS = 5_000
@@ -39,11 +40,15 @@ export type Handshake = {
   opened(request: FastifyRequest): void
   /** The longest silence in both directions. */
   silenceMs(request: FastifyRequest): number
+  /** The memory of the connection. */
+  share(request: FastifyRequest): Parameters<typeof countMessages>[0]
 }
 
 /** The options of @fastify/http-proxy. */
-export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
+export function websocketOptions({ headers, opened, silenceMs, share }: Handshake) {
   let opening: FastifyRequest | null = null
+  /** By the socket of the service. */
+  const memories = new WeakMap<WebSocket, MessageMemory>()
   return {
     websocket: true as const,
     wsServerOptions: { maxPayload: MAX_MESSAGE_BYTES, closeTimeout: CLOSE_MS, WebSocket: ClientSocket, handleProtocols: ownProtocol },
@@ -53,6 +58,8 @@ export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
       handshakeTimeout: HANDSHAKE_MS,
       followRedirects: false,
       rejectUnauthorized: true,
+      // An inflated message could not be counted while it arrives.
+      perMessageDeflate: false,
       rewriteRequestHeaders(_headers: object, request: FastifyRequest) {
         opening = request
         // The client of the service makes its own.
@@ -67,13 +74,26 @@ export function websocketOptions({ headers, opened, silenceMs }: Handshake) {
           const { socket } = request.raw
           socket.setTimeout(silenceMs(request), () => socket.destroy())
           target.once('open', () => opened(request))
+          const memory = countMessages(share(request), socket, target)
+          memories.set(target, memory)
+          // Only once `ws` reads it: the first listener gets what came with the answer.
+          target.once('upgrade', ({ socket: service }) => target.once('open', () => memory.connected(service)))
         }
         outgoing.end()
       },
     },
     wsHooks: {
-      onIncomingMessage: (_context: unknown, source: WebSocket, target: WebSocket) => pauseWhileFull(source, target),
-      onOutgoingMessage: (_context: unknown, source: WebSocket, target: WebSocket) => pauseWhileFull(target, source),
+      onConnect: (_context: unknown, source: WebSocket, target: WebSocket) => memories.get(target)?.joined(source),
+      onIncomingMessage(_context: unknown, source: WebSocket, target: WebSocket) {
+        memories.get(target)?.joined(source)
+        memories.get(target)?.whole('client')
+        pauseWhileFull(source, target)
+      },
+      onOutgoingMessage(_context: unknown, source: WebSocket, target: WebSocket) {
+        memories.get(target)?.joined(source)
+        memories.get(target)?.whole('service')
+        pauseWhileFull(target, source)
+      },
     },
   }
 }

@@ -19,6 +19,9 @@ export type BodyShare = {
   free(): void
 }
 
+/** What a request with a body counts in any case: its connection, headers and objects. */
+export const REQUEST_BYTES = 4 * 1024
+
 /** Of a request without a body. */
 export const NO_SHARE: BodyShare = { take: () => {}, fits: () => true, free: () => {} }
 

@@ -9,7 +9,7 @@ import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
 import type { Manner } from '../../src/json/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
-import { NO_SHARE, openBodyBudget, type BodyBudget, type BodyShare } from './body-budget.ts'
+import { NO_SHARE, openBodyBudget, REQUEST_BYTES, type BodyBudget, type BodyShare } from './body-budget.ts'
 import { readBody, type LeastRate } from './read-body.ts'
 
 declare module 'fastify' {
@@ -24,6 +24,8 @@ declare module 'fastify' {
     streamed?: boolean
   }
   interface FastifyInstance {
+    /** Opens a share of a tenant in the memory budget of bodies, for what is held outside of a request's body. The caller frees it. */
+    openBodyShare(tenant: string): BodyShare
     /**
      * Reads a body and parses it as strict JSON. A large one takes several turns of the event loop. Fails with `invalid_json`, `payload_too_large`,
      * `request_timeout`, and with `server_overloaded` when it exceeds the memory budget. Null for no body on a route that takes none.
@@ -46,8 +48,6 @@ const MIB = 1024 * 1024
 const ONE_STRETCH_BYTES = 256 * 1024
 /** What a parsed value counts in the budget: about its place in memory, without the characters of a string. */
 const VALUE_BYTES = 64
-/** What a request with a body counts in any case: its connection, headers and objects. */
-const REQUEST_BYTES = 4 * 1024
 const RATE: LeastRate = { windowMs: 10_000, bytes: 10 * 1024 }
 
 async function requestBody(app: FastifyInstance, { budget = openBodyBudget(256 * MIB), rate = RATE }: RequestBodyOptions): Promise<void> {
@@ -71,6 +71,7 @@ async function requestBody(app: FastifyInstance, { budget = openBodyBudget(256 *
     done()
   })
 
+  app.decorate('openBodyShare', budget.share)
   app.decorate('parseBody', (request: FastifyRequest, payload: RequestPayload, manner: Manner, done: ParsedBody) => {
     const { config, bodyLimit } = request.routeOptions
     const share = request.bodyShare ?? NO_SHARE

@@ -122,6 +122,38 @@ t.test('a service that does not read stops the client instead of filling the mem
   socket.terminate()
 })
 
+t.test('messages count in the memory of bodies while they arrive and until they are taken, and beyond it the connection closes', async (t) => {
+  const service = await openService(t, { socket: (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })) })
+  const { app, port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url }], { BODY_MEMORY_MIB: '16' })
+  const held = async () => Number(/^tollgate_body_memory_bytes (\d+)/m.exec(await app.metrics.registry.metrics())?.[1])
+  const open = async () => {
+    const socket = connect(port, coding)
+    await once(socket, 'open')
+    return socket
+  }
+  const whole = await open()
+  for (let i = 0; i < 10; i++) {
+    whole.send(Buffer.alloc(1024 * 1024))
+    await once(whole, 'message')
+  }
+  await eventually('all is given back', async () => ((await held()) === 0 ? true : null))
+
+  const partial = await open()
+  partial.send(Buffer.alloc(1024 * 1024), { fin: false })
+  await eventually('the count of what has arrived', async () => ((await held()) > 1024 * 1024 ? true : null))
+  partial.terminate()
+  await eventually('all is given back', async () => ((await held()) === 0 ? true : null))
+
+  const large = await open()
+  large.on('error', () => {})
+  large.send(Buffer.alloc(12 * 1024 * 1024))
+  await once(large, 'close')
+  await eventually('all is given back', async () => ((await held()) === 0 ? true : null))
+  whole.send('still open')
+  t.equal(String((await once(whole, 'message'))[0]), 'still open')
+  whole.terminate()
+})
+
 t.test('the program stops with connections open', async (t) => {
   const service = await openService(t, { socket: () => {} })
   const { port, coding, app } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
