@@ -68,7 +68,7 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
       answers: { 200: json('The task.', Bodies.task, { ETag: header('Changes with the task.') }), 304: { description: 'The task has not changed.' } },
       failures: ['not_found'],
     },
-    [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'The hold is released at once.', tags, answers: { 200: json('The canceled task.', Bodies.task) }, failures: ['not_found', 'already_final'] },
+    [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'The hold is released at once. A task whose run has begun may cost a share of its estimate: `actual_cost` says so.', tags, answers: { 200: json('The canceled task.', Bodies.task) }, failures: ['not_found', 'already_final'] },
     [`GET ${base}/:id/deliveries`]: { operationId: `list${name}Deliveries`, summary: 'List the webhook deliveries', tags, answers: { 200: json('Every delivery with its attempts.', Bodies.deliveries) }, failures: ['not_found'] },
     [`GET ${base}/:id/events`]: {
       operationId: `stream${name}Events`,

@@ -71,7 +71,7 @@ export function accountTools(tasks: SubmitContext): Tool[] {
       name: 'cancel_task',
       title: 'Cancel a task',
       description:
-        'Ends a task that is queued or processing. Nothing is charged for it, and what was held is available again. A task that has ended already cannot be canceled.',
+        'Ends a task that is queued or processing. What was held is available again. It costs nothing before its run has begun, and after that what actual_cost says. A task that has ended already cannot be canceled.',
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
       input: Type.Object({ task_id }, closed),
       output: TaskAnswer,

@@ -2,9 +2,9 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
-import { Failure } from '../../src/domain/errors.ts'
+import { Failure, overLimit } from '../../src/domain/errors.ts'
 import type { Message } from '../../src/domain/messages.ts'
-import { REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/redelivery.ts'
+import { redeliverableAt, REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/redelivery.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
 import { callerOf } from './caller.ts'
@@ -24,6 +24,7 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
       const answer = await store.redeliver(tenant, request.params.id, app.clock())
       if (!answer) throw new Failure('not_found')
       if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
+      if (answer.outcome === 'early') throw tooEarly(redeliverableAt(answer.delivery) - app.clock())
       if (answer.outcome === 'due') publish(due(tenant, answer.delivery.taskId))
       return reply.code(202).send(publicDelivery(answer.delivery))
     },
@@ -35,6 +36,13 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
     const { count, next } = await store.replay(tenant, range, after, app.clock(), REPLAY_MAX)
     if (count > 0) publish(due(tenant, null))
     return reply.code(202).send({ object: 'replay', count, has_more: next !== null, next_cursor: next && writeCursor(next) })
+  })
+}
+
+function tooEarly(waitMs: number): Failure {
+  return overLimit('failed_redeliveries', {
+    message: 'The last redelivery failed. Mend the receiver, and try again later.',
+    retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
   })
 }
 

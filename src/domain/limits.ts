@@ -6,6 +6,10 @@ export const LIMITS = {
   plan_rate: ['rate_limited', 'requests a minute that create something, of the plan: `requestsPerMinute`'],
   key_reads: ['rate_limited', 'reads a minute of one key at one gateway: 6,000'],
   session_requests: ['rate_limited', 'requests a minute of one dashboard session at one gateway: 600, and 6,000 of its AI Room'],
+  failed_redeliveries: [
+    'rate_limited',
+    'redeliveries of one webhook that failed in a row: a pause of 30 s, 2 min, 10 min, then 1 h after each',
+  ],
   plan_queue: ['queue_full', 'open tasks of the plan: `maxQueuedTasks`'],
   plan_concurrency: ['concurrency_limit', 'coding requests in flight of the plan: `maxConcurrentRequests`'],
   event_streams: ['concurrency_limit', 'event streams open at once of one key, or dashboard session, at one gateway: 20'],

@@ -4,6 +4,9 @@ import type { Delivery, DeliveryAttempt } from './task.ts'
 /** Attempts outside the schedule that one delivery may have. */
 const REDELIVERIES_MAX = 10
 
+/** Before the next redelivery, after as many that failed in a row: a receiver that hangs holds a place for each. */
+const PAUSES_MS = [30_000, 120_000, 600_000, 3_600_000]
+
 /** Deliveries that one replay may examine; the cursor of its answer leads to the rest. */
 export const REPLAY_MAX = 500
 
@@ -17,6 +20,8 @@ export type Redelivery =
   | { outcome: 'coming' }
   /** It had `REDELIVERIES_MAX` already. */
   | { outcome: 'exhausted' }
+  /** The last redelivery failed: not before `redeliverableAt`. */
+  | { outcome: 'early' }
 
 /** Makes a delivery due now for one more attempt; one that waits for its next scheduled attempt keeps that time. */
 export function redeliver(delivery: Delivery, now: number): Redelivery {
@@ -24,8 +29,20 @@ export function redeliver(delivery: Delivery, now: number): Redelivery {
   const isDue = state === 'pending' && nextAttemptAt !== null && nextAttemptAt <= now
   if (attempts.length === 0 || leaseUntil !== null || isDue || delivery.redelivery) return { outcome: 'coming' }
   if (attempts.filter(isRedelivery).length >= REDELIVERIES_MAX) return { outcome: 'exhausted' }
+  if (now < redeliverableAt(delivery)) return { outcome: 'early' }
   const redelivery = { resumeAt: state === 'pending' ? nextAttemptAt : null }
   return { outcome: 'due', delivery: { ...delivery, state: 'pending', nextAttemptAt: now, redelivery } }
+}
+
+/** When the next redelivery may be asked for, epoch ms: after redeliveries that failed in a row, as late as the schedule would be. */
+export function redeliverableAt({ attempts }: Pick<Delivery, 'attempts'>): number {
+  const failed = attempts.slice(attempts.findLastIndex(isDelivered) + 1).filter(isRedelivery)
+  const last = failed.at(-1)
+  return last ? last.at + last.durationMs + (PAUSES_MS[Math.min(failed.length, PAUSES_MS.length) - 1] ?? 0) : 0
+}
+
+function isDelivered({ statusCode }: DeliveryAttempt): boolean {
+  return statusCode !== null && statusCode >= 200 && statusCode < 300
 }
 
 /** How many attempts of the schedule were made. */

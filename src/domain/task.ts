@@ -41,7 +41,8 @@ export type TaskResult = {
 export type TaskOutcome =
   | { outcome: 'completed'; cost: number; result: TaskResult }
   | { outcome: 'failed'; code: TaskErrorCode; message: string }
-  | { outcome: 'canceled' }
+  /** `cost`, above zero: what a begun run costs though it was canceled. */
+  | { outcome: 'canceled'; cost?: number }
 
 /** An outbox event. `body` is the exact text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
@@ -84,6 +85,8 @@ export type Task = {
   requestId?: string
   /** The price of its quote; later changes of the list do not matter. */
   price: Price
+  /** The share of the quote that is charged when the task is canceled once its run has begun, in percent. Missing: none. */
+  cancelPercent?: number
   estimatedCost: number
   maxAttempts: number
   state: TaskState

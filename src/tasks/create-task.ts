@@ -32,6 +32,7 @@ export type NewTask = Pick<
   | 'traceparent'
   | 'requestId'
   | 'price'
+  | 'cancelPercent'
   | 'estimatedCost'
   | 'maxAttempts'
 >

@@ -32,6 +32,7 @@ export type TaskBody = TaskFields & ((GenerationBody & { kind: Kind }) | Operati
 export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & {
   uploads: Upload[]
   price: Price
+  cancelPercent: number
   estimatedCost: number
   record: Subscription
 }
@@ -64,7 +65,16 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const estimatedCost = costOf(price, offer.quote(request, limits))
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
-  return { object: 'operation' in body ? 'operation' : 'generation', verb: kind, input, uploads, price, estimatedCost, record }
+  return {
+    object: 'operation' in body ? 'operation' : 'generation',
+    verb: kind,
+    input,
+    uploads,
+    price,
+    cancelPercent: offer.route.cancelPercent,
+    estimatedCost,
+    record,
+  }
 }
 
 /** `parameter` is one that the engine of the route cannot take. A length reaches an engine as the end of the section. */

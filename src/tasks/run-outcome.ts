@@ -78,10 +78,11 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
   const { outcome } = task
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
   // The charge is computed from the task, never from the answer of `close`, which a repeated settlement does not get again.
-  const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
+  const cost = outcome.outcome === 'failed' ? null : (outcome.cost ?? null)
+  const charge = cost === null ? 0 : Math.min(Math.max(cost, 0), task.estimatedCost)
   const closed = await store.change(
     task.subscription,
-    { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch },
+    { op: 'close', task: task.id, actual: cost === null ? null : charge, epoch: task.epoch },
     clock(),
   )
   if (closed.outcome === 'closed') {
@@ -134,13 +135,24 @@ async function ending(context: TaskContext, task: Task, ended: Task | null): Pro
   return { outcome: settled.state, task: settled }
 }
 
-/** Cancels a task that is queued or processing: its hold is released at once, and its run is aborted at the next renewal of the lease. Throws `already_final` when it has ended. */
+/**
+ * Cancels a task that is queued or processing: its hold is closed at once, for nothing or for the share that a begun run costs, and its run is aborted at the next
+ * renewal of the lease. Throws `already_final` when it has ended.
+ */
 export async function cancel(context: TaskContext, task: Task): Promise<Task> {
-  const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })
+  const begun = { outcome: 'canceled', ...costOfBegun(task) } as const
+  const ended =
+    (await end(context, task.id, { from: ['queued'] }, task.job === null ? { outcome: 'canceled' } : begun)) ??
+    (await end(context, task.id, { from: ['processing'] }, begun))
   if (ended) return ended
   const now = await context.store.task(task.tenant, task.id)
   if (now?.state === 'settling' && now.outcome?.outcome === 'canceled') return (await settle(context, now)) ?? now
   throw new Failure('already_final')
+}
+
+/** A provider bills a job that it has begun, canceled or not. */
+function costOfBegun({ cancelPercent = 0, estimatedCost }: Task): { cost?: number } {
+  return cancelPercent === 0 ? {} : { cost: Math.ceil((estimatedCost * cancelPercent) / 100) }
 }
 
 /** Queues a running task again at once. The run costs no attempt, and its worker is refused from then on. `lost`: the task is in another state, or of another run. */

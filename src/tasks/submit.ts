@@ -65,7 +65,7 @@ async function submitOnce(
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
   const known = await replay(context, creating, key.tenant, idempotency, current)
   if (known) return known
-  const { object, verb, input, uploads, price, estimatedCost, record } = await quote(context, body, current)
+  const { object, verb, input, uploads, price, cancelPercent, estimatedCost, record } = await quote(context, body, current)
   const task: NewTask = {
     id: context.uuid(),
     tenant: key.tenant,
@@ -80,6 +80,7 @@ async function submitOnce(
     idempotency,
     ...origin,
     price,
+    ...(cancelPercent > 0 ? { cancelPercent } : {}),
     estimatedCost,
     maxAttempts: record.terms.media?.attempts ?? 1,
   }

@@ -33,7 +33,7 @@ export function* moneyViolations(
     const surely = charges.filter(({ isFinal, createdAt }) => isFinal && createdAt >= start + OVERDUE_MS && createdAt < end - OVERDUE_MS)
     const charged = sum(surely)
     if (charged > period.burned) {
-      yield `${id}: completed tasks of period ${n} were charged ${formatMoney(charged)}, but only ${formatMoney(period.burned)} was burned`
+      yield `${id}: ended tasks of period ${n} were charged ${formatMoney(charged)}, but only ${formatMoney(period.burned)} was burned`
     }
     if (!kept.includes(period)) continue
     const burned = before.find((one) => one.n === n)?.burned ?? 0
@@ -48,7 +48,7 @@ export function* moneyViolations(
   const charged = sum(charges.filter(({ isFinal, createdAt }) => isFinal && createdAt >= from + OVERDUE_MS))
   const claimed = sum(charges.filter(({ createdAt }) => createdAt >= from - OVERDUE_MS))
   if (charged > total(after)) {
-    yield `${id}: completed tasks were charged ${formatMoney(charged)} in all, but only ${formatMoney(total(after))} was burned`
+    yield `${id}: ended tasks were charged ${formatMoney(charged)} in all, but only ${formatMoney(total(after))} was burned`
   }
   if (total(before) > claimed) {
     yield `${id}: ${formatMoney(total(before))} was burned in all, but tasks were charged only ${formatMoney(claimed)}`

@@ -12,7 +12,7 @@ const UNDELIVERED_MS = 60 * 60_000
 /** The charge of a task, final or after settling; null while it is open. Between 0 and its quote. */
 export function chargeOf({ outcome, estimatedCost }: Pick<Task, 'outcome' | 'estimatedCost'>): number | null {
   if (!outcome) return null
-  return outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), estimatedCost) : 0
+  return outcome.outcome === 'failed' ? 0 : Math.min(Math.max(outcome.cost ?? 0, 0), estimatedCost)
 }
 
 /** The violated invariants of a task, one sentence each. */

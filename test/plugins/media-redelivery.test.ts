@@ -64,7 +64,7 @@ t.test('a redelivery that fails uses up no attempt of the schedule, nor moves it
   await studio.post(`/api/v1/deliveries/${delivery.id}/redeliver`)
   t.match(await studio.deliveryOf(id, has('failed', 7)), { next_attempt_at: null }, 'one more, and no schedule after it')
   studio.receiver.always(() => ({}))
-  studio.time.now += 1_000
+  studio.time.now += 120_000
   await studio.post(`/api/v1/deliveries/${delivery.id}/redeliver`)
   await studio.deliveryOf(id, has('delivered', 8))
 })
@@ -83,6 +83,20 @@ t.test('while the first attempt is to come or an attempt is under way, a redeliv
   await studio.post(`/api/v1/deliveries/${delivery}/redeliver`)
   await studio.deliveryOf(id, has('delivered', 2))
   t.equal(studio.receiver.received.length, 2)
+})
+
+t.test('a redelivery that failed is not free: the next one of that delivery waits, in a replay as well', async (t) => {
+  const studio = await open(t)
+  studio.receiver.always(() => ({ status: 503 }))
+  const { id } = (await studio.create({ webhook_url: studio.receiver.url })).json()
+  const { id: delivery } = await studio.deliveryOf(id, has('pending', 1))
+  const redeliver = () => studio.post(`/api/v1/deliveries/${delivery}/redeliver`)
+  t.equal((await redeliver()).statusCode, 202, 'the first is free, although the schedule failed')
+  await studio.deliveryOf(id, has('pending', 2))
+  studio.time.now += 20_000
+  const early = await redeliver()
+  t.match([early.statusCode, early.headers['x-svc-limit'], early.headers['retry-after']], [429, 'failed_redeliveries', '10'])
+  t.match((await studio.replay(day())).json(), { count: 0 })
 })
 
 t.test('a delivery is redelivered ten times at most', async (t) => {

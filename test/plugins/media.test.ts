@@ -3,6 +3,7 @@ import { holdOf } from '../../src/domain/subscription/holds.ts'
 import { FAKE_ENGINES, MADE } from '../fakes/engine.ts'
 import { bearer, MEDIA } from './gateway.ts'
 import { isFinal, openStudio, type Studio } from './studio.ts'
+import { FAKE_OPERATIONS } from '../fakes/engine.ts'
 
 const usage = async ({ get }: Awaited<ReturnType<typeof openStudio>>) => (await get('/api/v1/usage')).json() as Record<string, string>
 
@@ -300,6 +301,20 @@ t.test('a canceled task returns its hold at once, and stops its run', async (t) 
   await studio.create()
   await studio.engine.begun(2)
   t.match((await studio.get(`/api/v1/generations/${id}`)).json(), { status: 'canceled' }, 'the late finisher changed nothing')
+})
+
+t.test('a task that is canceled once its run has begun costs the share of its route, and one that waits costs nothing', async (t) => {
+  const engines = FAKE_OPERATIONS.replace('kind: image, engine: fake,', 'kind: image, engine: fake, cancelPercent: 30,')
+  const studio = await openStudio(t, { engines, media: { maxConcurrentTasks: 1 } })
+  studio.engine.next('hang')
+  const { id } = (await studio.create()).json()
+  await studio.engine.begun(1)
+  const waiting = (await studio.create()).json()
+  const cancel = async (task: string) => (await studio.post(`/api/v1/generations/${task}/cancel`)).json()
+  t.match(await cancel(waiting.id), { status: 'canceled', actual_cost: '0.0000', refund_amount: '0.0400' })
+  t.match(await cancel(id), { status: 'canceled', actual_cost: '0.0120', refund_amount: '0.0280' })
+  t.match(await usage(studio), { available: '9.9880', held: '0.0000', burned: '0.0120' })
+  studio.engine.release()
 })
 
 t.test('lists are newest first and page by cursor, by status, kind and time', async (t) => {

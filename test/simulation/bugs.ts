@@ -150,15 +150,21 @@ const moneyBugs: Listed[] = [
   {
     name: 'a cancellation refunds before it claims the state',
     file: 'src/tasks/run-outcome.ts', within: 20,
-    from: `const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
+    from: `const begun = { outcome: 'canceled', ...costOfBegun(task) } as const`,
     to: `${CLOSE.replace('ACTUAL', 'null')}
-  const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
+  const begun = { outcome: 'canceled', ...costOfBegun(task) } as const`,
   },
   {
     name: 'a charge is not clamped to the hold',
     file: 'src/tasks/run-outcome.ts', within: 20,
-    from: 'Math.min(Math.max(outcome.cost, 0), task.estimatedCost)',
-    to: 'outcome.cost',
+    from: 'Math.min(Math.max(cost, 0), task.estimatedCost)',
+    to: 'cost',
+  },
+  {
+    name: 'a canceled run is charged, and its hold goes back whole',
+    file: 'src/tasks/run-outcome.ts', within: 20,
+    from: 'actual: cost === null ? null : charge',
+    to: `actual: outcome.outcome === 'completed' ? charge : null`,
   },
   {
     name: 'a task is charged only by the first close',

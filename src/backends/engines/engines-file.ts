@@ -25,6 +25,8 @@ export type Route = Terms & {
   model: string | null
   /** Longest that one run may take. */
   timeoutMs: number
+  /** The share of the quote that a task costs that is canceled once its run has begun, in percent. */
+  cancelPercent: number
   /** Runs at once in one process; null leaves it to the worker's slots. */
   concurrency: number | null
   line: number
@@ -56,6 +58,8 @@ const seconds = (description: string) => Type.Optional(Type.Number({ minimum: 0.
 
 /** What a route has when the file leaves it out. */
 const DEFAULTS = { seconds: 600, megapixels: 16, megabytes: 100, timeoutSeconds: 600 }
+/** Types of engines that bill a job which they have begun, canceled or not. */
+const PROVIDERS = ['openai', 'replicate']
 const DEFAULT_SIZE: Record<string, string> = { image: '1024x1024', video: '640x360' }
 const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
 
@@ -126,6 +130,14 @@ const RouteEntry = Type.Object(
         description: `The longest that one run may take; ${DEFAULTS.timeoutSeconds} when left out.`,
       }),
     ),
+    cancelPercent: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 100,
+        description:
+          'The share of its estimated cost that a task is charged when it is canceled once its run has begun; 100 for engines of the types `openai` and `replicate` when left out, 0 for others.',
+      }),
+    ),
     concurrency: Type.Optional(
       Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' }),
     ),
@@ -147,12 +159,13 @@ export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSet
   if (read.outcome === 'refused') return { outcome: 'refused', refusal: { line: read.line, message: read.what } }
   const { value: file, lineOf } = read
   const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf(['engines', i]) }))
-  const routes = file.routes.map((entry, i) => routeOf(entry, lineOf(['routes', i])))
+  const typeOf = new Map(file.engines.map(({ name, type }) => [name, type]))
+  const routes = file.routes.map((entry, i) => routeOf(entry, typeOf.get(entry.engine) ?? '', lineOf(['routes', i])))
   const refusal = contradiction(engines, file.routes, routes)
   return refusal ? { outcome: 'refused', refusal } : { outcome: 'ok', settings: { engines, routes } }
 }
 
-function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
+function routeOf(entry: Static<typeof RouteEntry>, engineType: string, line: number): Route {
   const kind = entry.kind ?? entry.operation ?? ''
   const maxSeconds = entry.max?.seconds ?? DEFAULTS.seconds
   return {
@@ -170,6 +183,7 @@ function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
       durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[kind] ?? 0, maxSeconds)) * 1000),
     },
     timeoutMs: Math.round((entry.timeoutSeconds ?? DEFAULTS.timeoutSeconds) * 1000),
+    cancelPercent: entry.cancelPercent ?? (PROVIDERS.includes(engineType) ? 100 : 0),
     concurrency: entry.concurrency ?? null,
     line,
   }

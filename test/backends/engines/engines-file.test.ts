@@ -70,6 +70,13 @@ t.test('a file may be JSON, and engines may have options of their own', async (t
   })
 })
 
+t.test('a canceled run is charged whole where a provider bills it, unless the route says otherwise', async (t) => {
+  for (const [type, given, percent] of [['openai', '', 100], ['replicate', '', 100], ['replicate', ', cancelPercent: 20', 20], ['preview', '', 0], ['preview', ', cancelPercent: 50', 50], ['other', '', 0]] as const) {
+    const read = readEngines(`engines: [{ name: a, type: ${type} }]\nroutes: [{ kind: image, engine: a, price: { amount: "1", per: Job }${given} }]`)
+    t.match(read, { settings: { routes: [{ cancelPercent: percent }] } }, type)
+  }
+})
+
 t.test('what a client leaves out comes from the route', async (t) => {
   t.same(request('image', {}), { verb: 'image', prompt: 'x', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' })
   t.same(request('video', { seed: 5 }), { verb: 'video', prompt: 'x', width: 640, height: 360, durationMs: 4000, seed: 5, format: 'png' })

@@ -80,7 +80,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
     const uploads = typeof body.input['media_url'] === 'object' ? [{ field: 'media_url' as const, bytes: PNG }] : []
-    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...body, metadata: {}, price, maxAttempts: account.terms.media?.attempts ?? 1 }, record, uploads)
+    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...body, metadata: {}, price, cancelPercent: 40, maxAttempts: account.terms.media?.attempts ?? 1 }, record, uploads)
   }
 
   /** Sends a request to any gateway, with a timeout. Null: no answer, or a retryable one. */
