@@ -14,7 +14,7 @@ for (let seed = first; seed < first + cases; seed++) {
   try {
     check(input)
   } catch (error) {
-    console.error(`Seed ${seed}: ${'parsers' in input ? JSON.stringify(input.parsers.toString('latin1')) : input.readers}\n`, error)
+    console.error(`Seed ${seed}: ${'bytes' in input ? JSON.stringify(input.bytes.toString('latin1')) : JSON.stringify(input)}\n`, error)
     process.exit(1)
   }
 }
