@@ -90,9 +90,13 @@ function checkCoding(before: CodingAccount, after: CodingAccount, fail: Fail): v
 
 /** What was opened, under a plan that no command of the write changed. */
 function checkActive(before: Subscription, after: Subscription, fail: Fail): void {
-  const isActive = after.plan !== null && after.state === 'Active' && after.verdict === null && (after.activeUntil === null || after.at < after.activeUntil)
-  if (isActive) return
+  const isActive = after.plan !== null && after.state === 'Active' && after.verdict === null
+  // By its own time: commands of one write may have times before and after the end of the plan.
+  const isInTime = ({ at }: { at: number }) => isActive && (after.activeUntil === null || at < after.activeUntil)
   const held = new Set(entriesOf(before.media?.holds).map(([id]) => id))
-  const opened = [...entriesOf(after.media?.holds).map(([id]) => id).filter((id) => !held.has(id)), ...Object.keys(after.coding?.reservations ?? {}).filter((id) => !before.coding?.reservations[id])]
-  for (const id of opened) fail(`admitted ${id} without an active plan`)
+  const opened = [
+    ...entriesOf(after.media?.holds).filter(([id]) => !held.has(id)),
+    ...Object.entries(after.coding?.reservations ?? {}).filter(([id]) => !before.coding?.reservations[id]),
+  ]
+  for (const [id, one] of opened) if (!isInTime(one)) fail(`admitted ${id} without an active plan`)
 }
