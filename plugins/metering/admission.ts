@@ -1,5 +1,4 @@
 /** Admission of a coding request: reserves tokens in both windows, or refuses; waits in the queue while other requests block it. */
-import { randomUUIDv7 } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import type { Store } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
@@ -19,6 +18,8 @@ export type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
 type AdmissionContext = {
   store: Pick<Store, 'decide'>
   clock: () => number
+  /** A new id of a request, a UUID v7. */
+  uuid: () => string
   /** This process. */
   instance: string
   inFlight: InFlight
@@ -47,9 +48,9 @@ const STORED = Promise.resolve()
 export function openAdmission(
   context: AdmissionContext,
 ): (caller: NonNullable<FastifyRequest['caller']>, size: Size, client: Client) => Promise<Admission | Refused> {
-  const { store, clock, instance, inFlight, unknown, queue, metrics, refusals } = context
+  const { store, clock, uuid, instance, inFlight, unknown, queue, metrics, refusals } = context
   return async (caller, size, client) => {
-    const id = randomUUIDv7()
+    const id = uuid()
     let { subscription, keyId } = caller.key
     let durable = STORED
     const attempt = () =>

@@ -2,8 +2,9 @@
  * Metering of coding requests. preHandler: admission, which reserves tokens in both windows (`request.caller` → `request.reservation`); on close: settlement.
  * Also the window headers of every answer.
  */
-import { randomUUID } from 'node:crypto'
+import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import { Readable } from 'node:stream'
+import { setTimeout } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
@@ -49,8 +50,8 @@ async function metering(app: FastifyInstance): Promise<void> {
   const unknown = openUnknownAdmissions(store, instance, inFlight.has, (subscription, err) => {
     log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
   })
-  const admit = openAdmission({ store, clock, instance, inFlight, unknown, queue, metrics, refusals })
-  const settlements = openSettlements({ store, clock, inFlight, unknown, queue, metrics })
+  const admit = openAdmission({ store, clock, uuid: randomUUIDv7, instance, inFlight, unknown, queue, metrics, refusals })
+  const settlements = openSettlements({ store, clock, pause: setTimeout, inFlight, unknown, queue, metrics })
 
   app.decorateRequest('reservation', null)
 

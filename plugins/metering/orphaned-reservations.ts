@@ -12,7 +12,10 @@ const BATCH = 100
 export type Sweep = {
   /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns their number. */
   expireDead(now: number): Promise<number>
-  /** Charges the reservations of all other instances at their estimate, for a process that is alone with its store. Returns their number. */
+  /**
+   * Charges the reservations of all other instances at their estimate, for a process that is alone with its store. Returns their number. Nobody else makes any: once it has found them
+   * all it returns 0 at once, and until then it is repeated.
+   */
   expireOthers(now: number): Promise<number>
 }
 
@@ -28,6 +31,8 @@ export function reservationSweep(store: Store, instance: string, failed: (subscr
   /** Instances with reservations and no heartbeat at the last sweep. */
   let silent = new Set<string>()
   let lastSweepAt = Number.NEGATIVE_INFINITY
+  /** Nothing is left of other instances. */
+  let isAlone = false
   let lastReadAt = Number.NEGATIVE_INFINITY
 
   /** After a gap between our own sweeps the time of every other instance starts anew. */
@@ -64,9 +69,11 @@ export function reservationSweep(store: Store, instance: string, failed: (subscr
     },
 
     async expireOthers(now) {
+      if (isAlone) return 0
       const { expired, others } = await expire(() => true, now)
       for (const beat of await store.heartbeats())
         if (beat.instance !== instance && !others.has(beat.instance)) await store.forgetInstance(beat.instance)
+      isAlone = others.size === 0
       return expired
     },
   }

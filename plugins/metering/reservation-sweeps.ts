@@ -8,7 +8,7 @@ import type { UnknownAdmissions } from './unknown-admissions.ts'
 const SWEEP_MS = 1_000
 const LEASE_MS = 5_000
 
-/** `isAlone`: nobody else writes the store, so that `start` expires the reservations that this program left when it was killed, and nobody else dies. */
+/** `isAlone`: nobody else writes the store, so that the reservations that this program left when it was killed are expired at `start`, or later if the store gives no answer, and nobody else dies. */
 export function openReservationSweeps(
   { store, clock, log }: FastifyInstance,
   { instance, isAlone, unknown, metrics }: { instance: string; isAlone: boolean; unknown: UnknownAdmissions; metrics: MeteringMetrics },
@@ -20,7 +20,7 @@ export function openReservationSweeps(
     const now = clock()
     const released = await unknown.release(now)
     const isLeader = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
-    const expired = isLeader ? await orphaned.expireDead(now) : 0
+    const expired = isAlone ? await orphaned.expireOthers(now) : isLeader ? await orphaned.expireDead(now) : 0
     metrics.swept({ expired, released })
     if (expired + released > 0) log.warn({ event: 'orphaned_reservations_expired', expired, released }, 'expired orphaned reservations')
   }

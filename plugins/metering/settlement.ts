@@ -10,9 +10,12 @@ import type { MeteringMetrics } from './metering-metrics.ts'
 import { openGrowth } from './reservation-growth.ts'
 import type { UnknownAdmissions } from './unknown-admissions.ts'
 
+type Request = Pick<FastifyRequest, 'log' | 'logged' | 'span'>
+type Reply = { raw: Pick<FastifyReply['raw'], 'closed' | 'destroyed' | 'once'> }
+
 export type Settlements = {
-  /** The reservation of an admitted request, which is settled when the response has closed. */
-  open(admission: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation
+  /** The reservation of an admitted request, which is settled when the response has closed. `request.logged` is fulfilled then. */
+  open(admission: Admission, request: Request, reply: Reply): OpenReservation
   /** Waits for those in flight for a moment, and repeats none that fails afterwards. Resolves with whether all are settled. */
   stop(): Promise<boolean>
 }
@@ -20,6 +23,8 @@ export type Settlements = {
 type SettlementContext = {
   store: Pick<Store, 'change'>
   clock: () => number
+  /** Waits between two tries, milliseconds. */
+  pause: (ms: number) => Promise<unknown>
   inFlight: InFlight
   unknown: UnknownAdmissions
   queue: AdmissionQueue
@@ -29,10 +34,10 @@ type SettlementContext = {
 const RETRY_MS = 1_000
 const NOTHING: Promise<Settlement | null> = Promise.resolve(null)
 
-export function openSettlements({ store, clock, inFlight, unknown, queue, metrics }: SettlementContext): Settlements {
+export function openSettlements({ store, clock, pause, inFlight, unknown, queue, metrics }: SettlementContext): Settlements {
   let isStopped = false
 
-  function open({ id, subscription, admitted, durable }: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation {
+  function open({ id, subscription, admitted, durable }: Admission, request: Request, reply: Reply): OpenReservation {
     const { windows: _windows, ...terms } = admitted
     const extend = async (tokens: number): Promise<number | 'gone'> => {
       const answer = await store.change(subscription, { op: 'extend', id, tokens }, clock())
@@ -79,7 +84,7 @@ export function openSettlements({ store, clock, inFlight, unknown, queue, metric
     id: string,
     subscription: string,
     settlement: Settlement | null,
-    request: FastifyRequest,
+    request: Request,
   ): Promise<number | null> {
     const { usage = null, estimated = false, seen } = settlement ?? {}
     for (;;) {
@@ -93,7 +98,7 @@ export function openSettlements({ store, clock, inFlight, unknown, queue, metric
       } catch (err) {
         request.log.warn({ event: 'settlement_failed', err, reservation: id }, 'settlement failed, will be retried')
         if (isStopped) return null
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+        await pause(RETRY_MS)
       }
     }
   }

@@ -5,6 +5,7 @@ import { reservationSweep, DEAD_MS } from '../../plugins/metering/orphaned-reser
 import { CONCURRENCY, openAdmissionQueue, type Block } from '../../plugins/metering/admission-queue.ts'
 import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
 import type { Store } from '../../src/backends/store/store.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
 /** A client that does not disconnect. */
@@ -215,6 +216,19 @@ t.test('a process alone with its store expires all reservations of earlier proce
   t.equal(await reservationSweep(gateway.store, 'me').expireOthers(START), 2)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['me'])
   t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'killed'))
+})
+
+t.test('reservations of a killed process that the store did not let expire at the start are expired later, and nothing is read after that', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'killed', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
+  let [changes, reads] = [0, 0]
+  const change = ((...args: Parameters<typeof gateway.store.change>) => (changes++ === 0 ? Promise.reject(new Unavailable('store', new Error('no answer'))) : gateway.store.change(...args))) as typeof gateway.store.change
+  const subscriptionsWith: typeof gateway.store.subscriptionsWith = (...args) => (reads++, gateway.store.subscriptionsWith(...args))
+  const sweep = reservationSweep({ ...gateway.store, change, subscriptionsWith }, 'me')
+  t.same([await sweep.expireOthers(START), await sweep.expireOthers(START), await sweep.expireOthers(START), await sweep.expireOthers(START)], [0, 1, 0, 0])
+  t.same((await gateway.store.subscription(id))?.coding?.reservations, {})
+  t.equal(reads, 2)
 })
 
 t.test('a gateway with reservations and no heartbeat is dead after 45 s', async (t) => {

@@ -44,4 +44,22 @@ export const DISPATCH_BUGS: Listed[] = [
     from: 'await expire(() => true, now)',
     to: 'await expire(() => false, now)',
   },
+  {
+    name: 'a settlement that failed is not made again',
+    file: 'plugins/metering/settlement.ts', within: 60,
+    from: 'if (isStopped) return null',
+    to: 'return null',
+  },
+  {
+    name: 'metering forgets an admission without an answer',
+    file: 'plugins/metering/admission.ts', within: 200,
+    from: 'if (error instanceof Unavailable) unknown.add(subscription, clock())',
+    to: '',
+  },
+  {
+    name: 'metering answers a refusal before what it rests on is stored',
+    file: 'plugins/metering/admission.ts', within: 600,
+    from: 'await durable\n',
+    to: '',
+  },
 ]

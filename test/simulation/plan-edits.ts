@@ -10,12 +10,12 @@ import type { Rng } from './seeded-random.ts'
 import type { Machine, World } from './world.ts'
 
 export type Applying = Extract<Command, { op: 'applyPlan' }>
-type Removing = Extract<Command, { op: 'removePlan' }>
+type Removing = { op: 'removePlan' }
 
 /** A Plan as it is declared first, and the terms of an edit. */
 export type EditedPlan = { subscription: string; first: Applying; edited: (rng: Rng) => Terms }
 
-/** What is declared of a Plan: its last form, and the name that it had if it is removed. */
+/** What is declared of a Plan: its last form, and whether it is there. */
 type Declared = { plan: EditedPlan; last: Applying; command: Applying | Removing; version: number }
 
 const RECONCILE_MS = 500
@@ -53,18 +53,18 @@ export function openDeclarations(world: World, plans: readonly EditedPlan[]): De
       while (!world.recovering) {
         await machine.sleep(RECONCILE_MS + rng.whole(0, RECONCILE_MS))
         for (const declared of all) {
-          const { version, command, plan } = declared
+          const { version } = declared
           if (version === (applied.get(declared) ?? 0)) continue
-          if (rng.chance(0.2)) await machine.sleep(rng.whole(0, SLOW_MS))
-          if (await apply(store, machine, plan, command)) applied.set(declared, version)
+          if (await apply(store, machine, declared, rng.chance(0.2) ? rng.whole(0, SLOW_MS) : 0)) applied.set(declared, version)
         }
       }
     })
   }
 
   async function reconcile(store: Store, machine: Machine): Promise<void> {
-    for (const { plan, command } of all) {
-      if (plan.subscription === world.busyRecord || !(await apply(store, machine, plan, command))) continue
+    for (const declared of all) {
+      const { plan, command } = declared
+      if (plan.subscription === world.busyRecord || !(await apply(store, machine, declared, 0))) continue
       world.checker.declared(plan.subscription, command.op === 'applyPlan' ? command.plan : null)
     }
   }
@@ -72,10 +72,13 @@ export function openDeclarations(world: World, plans: readonly EditedPlan[]): De
   return { operate, control, reconcile }
 }
 
-/** Whether it is done; otherwise the next round tries again. */
-async function apply(store: Store, machine: Machine, { subscription }: EditedPlan, command: Applying | Removing): Promise<boolean> {
+/** Applies what is declared now, after `slowMs`: a removal is that of the Plan in the record. Whether it is done; otherwise the next round tries again. */
+async function apply(store: Store, machine: Machine, { plan: { subscription }, command }: Declared, slowMs: number): Promise<boolean> {
   try {
-    await store.change(subscription, command as Applying, machine.clock())
+    const former = command.op === 'removePlan' ? await store.subscription(subscription) : null
+    if (slowMs > 0) await machine.sleep(slowMs)
+    if (command.op === 'applyPlan') await store.change(subscription, command, machine.clock())
+    else if (former?.plan) await store.change(subscription, { op: 'removePlan', uid: former.plan.uid }, machine.clock())
     return true
   } catch (error) {
     if (error instanceof Unavailable) return false
@@ -85,14 +88,13 @@ async function apply(store: Store, machine: Machine, { subscription }: EditedPla
 
 /** The next declaration: an edit, another state, an end, or a removal; a removed Plan returns as another resource, with the terms that it had or others. */
 function changed({ plan, last, command }: Declared, rng: Rng, now: number): Applying | Removing {
-  const { uid, generation } = last.plan
   if (command.op === 'removePlan') {
     const terms = rng.chance(0.5) ? last.terms : plan.edited(rng)
     return { ...plan.first, terms, plan: { uid: `${plan.first.plan.uid}-${now}`, createdAt: now, generation: 1 } }
   }
-  const next = { ...last, plan: { ...last.plan, generation: generation + 1 } }
+  const next = { ...last, plan: { ...last.plan, generation: last.plan.generation + 1 } }
   const what = rng.weighted({ edit: 5, remove: 4, suspend: 2, end: 1 })
-  if (what === 'remove') return { op: 'removePlan', uid }
+  if (what === 'remove') return { op: 'removePlan' }
   if (what === 'suspend') return { ...next, state: last.state === 'Active' ? 'Suspended' : 'Active' }
   if (what === 'end') return { ...next, activeUntil: last.activeUntil === null ? now + rng.whole(0, 15_000) : null }
   return { ...next, terms: plan.edited(rng) }

@@ -1,9 +1,15 @@
-/** A simulated coding gateway, as `plugins/metering`: admits, extends and settles requests, sends heartbeats, and runs the real reservation sweep. */
+/** A simulated coding gateway: the admission, the growth, the settlement and the sweeps of `plugins/metering`, and heartbeats. */
+import { EventEmitter } from 'node:events'
+import { openAdmission, type Admission } from '../../../plugins/metering/admission.ts'
+import type { AdmissionQueue } from '../../../plugins/metering/admission-queue.ts'
+import type { InFlight } from '../../../plugins/metering/in-flight.ts'
 import { reservationSweep, type Sweep } from '../../../plugins/metering/orphaned-reservations.ts'
+import { openSettlements, type Settlements } from '../../../plugins/metering/settlement.ts'
 import { openUnknownAdmissions, type UnknownAdmissions } from '../../../plugins/metering/unknown-admissions.ts'
-import { overLimit, Unavailable } from '../../../src/domain/errors.ts'
+import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Usage } from '../../../src/domain/token-windows.ts'
+import type { Answer, Creating, Stale } from '../../../src/domain/subscription/commands.ts'
+import type { OpenReservation, Settlement } from '../../../src/upstream/usage/reservation.ts'
 import type { Machine, World } from '../world.ts'
 import { SUBSCRIPTION } from './plan.ts'
 
@@ -11,21 +17,24 @@ const HEARTBEAT_MS = 10_000
 const SWEEP_MS = 4_000
 const LEASE_MS = 20_000
 
-/** An admitted request. `durable` as in `Store.decide`. */
-type Admission = { reserved: number; durable: Promise<void> }
-type Running = { inFlight: Set<string>; instance: string; heartbeats: number; keysVersion: number; sweep: Sweep; unknown: UnknownAdmissions; store: Store }
+type Metering = { admit: ReturnType<typeof openAdmission>; settlements: Settlements; sweep: Sweep; unknown: UnknownAdmissions }
+type Running = Metering & { instance: string; heartbeats: number; store: Store }
+type Caller = Parameters<Metering['admit']>[0]
+
+/** Of a client whose connection stays open. */
+const CONNECTED = { closed: false, once() {}, off() {} } as unknown as Parameters<Metering['admit']>[2]
+const QUIET = { info() {}, warn() {}, error() {} }
+const UNCOUNTED = { refused() {}, open() {}, extended() {}, settled() {}, swept() {} }
 
 const gateways = new WeakMap<Machine, Running>()
 
 export function gateway(world: World, machine: Machine): void {
   const instance = world.uuid(machine.clock())
-  const inFlight = new Set<string>()
   const store = machine.store(machine.actor('sweep'))
-  const sweep = reservationSweep(store, instance)
-  const unknown = openUnknownAdmissions(store, instance, (id) => inFlight.has(id))
-  const running: Running = { inFlight, instance, heartbeats: 0, keysVersion: 0, store, sweep, unknown }
+  const ids = new Set<string>()
+  const running: Running = { ...metering(world, machine, { instance, store, ids }), instance, heartbeats: 0, store }
   machine.process.onCrash.add(() => {
-    for (const id of inFlight) world.checker.inFlight.delete(id)
+    for (const id of ids) world.checker.inFlight.delete(id)
     if (world.isSole) world.checker.dead.add(instance)
   })
 
@@ -33,7 +42,7 @@ export function gateway(world: World, machine: Machine): void {
     const heartbeatStore = machine.store(machine.actor('heartbeat'))
     const start = async () => {
       await heartbeatStore.heartbeat(instance, ++running.heartbeats)
-      if (world.isSole) await sweep.expireOthers(machine.clock())
+      if (world.isSole) await running.sweep.expireOthers(machine.clock())
     }
     for (let ready = false; !ready; ) {
       ready = await start().then(() => true, () => false)
@@ -59,44 +68,77 @@ export function gateway(world: World, machine: Machine): void {
 async function sweepOnce({ isSole }: World, machine: Machine, { store, instance, sweep, unknown }: Running): Promise<void> {
   const now = machine.clock()
   await unknown.release(now)
+  if (isSole) await sweep.expireOthers(now)
   if (!isSole && (await store.takeLease('reservations', instance, now + LEASE_MS, now))) await sweep.expireDead(now)
 }
 
 /** A client's request to any gateway that accepts requests. */
-gateway.request = async (world: World, name: string): Promise<void> => {
+gateway.request = async (world: World): Promise<void> => {
   const open = world.machines.filter((machine) => gateways.has(machine))
   if (open.length === 0) return
   const machine = world.rng.pick(open)
-  await machine.serve(() => request(world, machine, name))
+  await machine.serve(() => request(world, machine))
 }
 
-async function request(world: World, machine: Machine, name: string): Promise<void> {
-  const { checker } = world
-  const running = gateways.get(machine)
-  if (!running) return
-  const id = world.uuid(machine.clock())
-  const setInFlight = (isInFlight: boolean) => [running.inFlight, checker.inFlight].forEach((set) => (isInFlight ? set.add(id) : set.delete(id)))
-  const store = machine.store(machine.actor(name))
-  setInFlight(true)
-  let settles = false
-  try {
-    const admission = await admit(world, machine, running, store, id)
-    if (admission === null) return
-    settles = true
-    checker.bills.sent(machine.process, id, await isStored(admission.durable))
-    const usage = await answer(world, machine, store, id, admission)
-    const isKept = await admission.durable.then(() => true, () => false)
-    if (!isKept) running.unknown.add(SUBSCRIPTION, machine.clock())
-    await settle(machine, store, id, usage)
-    if (checker.requests.get(id)?.open) checker.report(`request ${id} was answered settled, but is still open`)
-    setInFlight(false)
-  } finally {
-    // Unknown outcome: the sweep may release the reservation.
-    if (!settles) {
-      setInFlight(false)
-      running.unknown.add(SUBSCRIPTION, machine.clock())
+/** As `plugins/metering/metering.ts`, with the time, the ids and the pauses of the simulation. */
+function metering(world: World, machine: Machine, { instance, store, ids }: { instance: string; store: Store; ids: Set<string> }): Metering {
+  const all = [ids, world.checker.inFlight]
+  const inFlight: InFlight = { add: (id) => all.forEach((set) => set.add(id)), has: (id) => ids.has(id), remove: (id) => all.forEach((set) => set.delete(id)), drained: async () => ids.size === 0 }
+  const unknown = openUnknownAdmissions(store, instance, inFlight.has)
+  const shared = { store: machine.store(machine.actor('requests')), clock: machine.clock, inFlight, unknown, queue: queueOf(world, machine), metrics: UNCOUNTED }
+  const admit = openAdmission({ ...shared, instance, uuid: () => world.uuid(machine.clock()), refusals: { count() {}, async flush() {} } })
+  return { admit, settlements: openSettlements({ ...shared, pause: machine.sleep }), sweep: reservationSweep(store, instance), unknown }
+}
+
+/** A queue without an order: whoever is blocked tries again by itself. */
+function queueOf({ rng }: World, machine: Machine): AdmissionQueue {
+  return {
+    async admit(_, attempt, blockOf) {
+      let answer = await attempt()
+      for (let tries = 1; tries < 8 && blockOf(answer); tries++) {
+        await machine.sleep(rng.whole(200, 2_500))
+        answer = await attempt()
+      }
+      return answer
+    },
+    notify() {},
+  }
+}
+
+/** As `plugins/auth`: uses cached facts of the key, and reads them again when they are stale. */
+function callerOf({ rng }: World, machine: Machine): Caller {
+  const key = rng.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: 3_000 }])
+  const creating: Creating = async (run) => {
+    for (;;) {
+      const answer = await run(SUBSCRIPTION, { ...key, keysVersion: known.get(machine) ?? 0 })
+      if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
+      known.set(machine, (answer as { outcome: string } as Stale).keysVersion)
     }
   }
+  return { key: { subscription: SUBSCRIPTION, keyId: key.keyId }, creating } as unknown as Caller
+}
+
+/** The `keysVersion` that a gateway has seen. */
+const known = new WeakMap<Machine, number>()
+
+async function request(world: World, machine: Machine): Promise<void> {
+  const { rng, checker } = world
+  const running = gateways.get(machine)
+  if (!running) return
+  const size = { promptBytes: rng.whole(100, 2_000), maxOutputTokens: rng.pick([null, 200, 500]) }
+  const answer = await running.admit(callerOf(world, machine), size, CONNECTED)
+  if ('outcome' in answer) return refused(world, answer)
+  checker.bills.sent(machine.process, answer.id, await isStored(answer.durable))
+  const raw = Object.assign(new EventEmitter(), { closed: false, destroyed: false })
+  const seen = { log: QUIET, logged: null, span: { run: <T>(work: () => T) => work() } } as unknown as Parameters<Settlements['open']>[1]
+  const reservation = running.settlements.open(answer, seen, { raw } as unknown as Parameters<Settlements['open']>[2])
+  const used = upstream(world, machine, answer, reservation)
+  reservation.settleWith(used)
+  // A client may leave before the usage is known.
+  if (rng.chance(0.7)) await used
+  raw.emit('close')
+  await seen.logged
+  if (checker.requests.get(answer.id)?.open) checker.report(`request ${answer.id} was answered settled, but is still open`)
 }
 
 /** Whether it is stored by now: no step of the scheduler passes meanwhile. */
@@ -107,53 +149,23 @@ async function isStored(durable: Promise<void>): Promise<boolean> {
   return isDone
 }
 
-/** The upstream works before the admission is stored, and the client gets its answer only then. Returns the usage to charge; null when there is none. */
-async function answer(world: World, machine: Machine, store: Store, id: string, { reserved, durable }: Admission): Promise<Usage | null> {
+function refused({ checker }: World, answer: Exclude<Answer<'admit'>, { outcome: 'admitted' | 'stale' }>): void {
+  if ('windows' in answer) checker.refused(SUBSCRIPTION, answer.windows)
+}
+
+/** The upstream works before the admission is stored, and the client gets its answer only then. Resolves with the usage to charge; null when there is none. */
+async function upstream(world: World, machine: Machine, { id, admitted, durable }: Admission, reservation: OpenReservation): Promise<Settlement | null> {
   const { rng, checker } = world
-  const isStored = await durable.then(() => true, () => false)
-  if (!isStored) return null
-  if (!checker.requests.has(id)) checker.report(`request ${id} was answered admitted without a reservation`)
-  let own = reserved
-  for (let extensions = rng.whole(0, 3); extensions > 0; extensions--) {
+  const isKept = await durable.then(() => true, () => false)
+  if (isKept && !checker.requests.has(id)) checker.report(`request ${id} was answered admitted without a reservation`)
+  let own = admitted.reserved
+  for (let extensions = isKept ? rng.whole(0, 3) : 0; extensions > 0; extensions--) {
     await machine.sleep(rng.whole(50, 9_000))
     if (!rng.chance(0.4)) continue
-    const answer = await store.change(SUBSCRIPTION, { op: 'extend', id, tokens: own * 2 }, machine.clock()).catch(() => null)
-    if (answer?.outcome === 'extended') own = answer.reserved
+    if ((await reservation.ensure(own * 2).catch(() => 'gone')) === 'extended') own *= 2
   }
   const used = rng.whole(1, Math.ceil(own * 0.6))
-  return rng.chance(0.15) ? null : { input: used, cachedInput: Math.floor(used / 2), output: Math.ceil(used / 4) }
-}
-
-/** Null when refused, which rests on what is stored by then. */
-async function admit({ rng, checker }: World, machine: Machine, running: Running, store: Store, id: string): Promise<Admission | null> {
-  const size = { promptBytes: rng.whole(100, 2_000), maxOutputTokens: rng.pick([null, 200, 500]) }
-  const key = rng.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: 3_000 }])
-  for (let tries = 0; tries < 8; tries++) {
-    const { instance, keysVersion } = running
-    const { answer, durable } = await store.decide<'admit'>(SUBSCRIPTION, { op: 'admit', id, instance, keysVersion, ...key, ...size }, machine.clock())
-    if (answer.outcome === 'admitted') return { reserved: answer.reserved, durable }
-    if (answer.outcome === 'stale') running.keysVersion = answer.keysVersion
-    else if (answer.outcome === 'reserved' || answer.outcome === 'concurrency') await machine.sleep(rng.whole(200, 2_500))
-    else {
-      await durable
-      if ('windows' in answer) checker.refused(SUBSCRIPTION, answer.windows)
-      return null
-    }
-  }
-  throw overLimit('reserved_tokens')
-}
-
-/** Retries until the outcome is known, as long as the process runs. */
-async function settle(machine: Machine, store: Store, id: string, usage: Usage | null): Promise<void> {
-  for (;;) {
-    try {
-      await store.change(SUBSCRIPTION, { op: 'settle', id, usage, estimated: false }, machine.clock())
-      return
-    } catch (error) {
-      if (!(error instanceof Unavailable)) throw error
-      await machine.sleep(1_000)
-    }
-  }
+  return rng.chance(0.15) ? null : { usage: { input: used, cachedInput: Math.floor(used / 2), output: Math.ceil(used / 4) }, estimated: false }
 }
 
 /** Recovery: every running gateway sends a heartbeat and sweeps. */

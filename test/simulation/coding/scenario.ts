@@ -35,7 +35,7 @@ export const codingScenario = {
       world.runExternal(`client-${i}`, async () => {
         // Some at once: a sole process applies commands while it writes.
         await world.sleep(isSole && rng.chance(0.8) ? 20_000 * rng.whole(0, 5) + rng.whole(0, 40) : rng.whole(0, 120_000))
-        await gateway.request(world, `client-${i}`)
+        await gateway.request(world)
       })
     }
     if (rng.chance(0.3) && !isSole) world.boot('key-controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
