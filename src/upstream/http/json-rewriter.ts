@@ -21,6 +21,8 @@ export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): Strea
     if (isMembers(value) && isMembers(value['error']))
       throw clientErrorIn(value['error']) ?? new BadAnswer('error with status 200', { cause: value['error'] })
     answer = call.rewriteJson(value)
+    // Not by a getter: each object with one gets a hidden class of its own, which lies in the old generation and keeps the request.
+    rewriter.meter = answer.meter
     phase = { name: 'done', cutsOff: false }
   }
 
@@ -28,7 +30,7 @@ export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): Strea
     phase = { name: 'broken', failure: cause instanceof Failure ? cause : overloaded('the answer is not the wire', cause) }
   }
 
-  return {
+  const rewriter: StreamRewriter = {
     push(chunk) {
       size += chunk.length
       if (size <= MAX_BYTES) chunks.push(chunk)
@@ -47,8 +49,7 @@ export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): Strea
     phase: () => phase,
     terminalEvents: (estimate) => answer?.body(estimate) ?? '',
     usage: () => answer?.usage ?? null,
-    get meter() {
-      return answer?.meter ?? openMeter()
-    },
+    meter: openMeter(),
   }
+  return rewriter
 }
