@@ -94,7 +94,7 @@ for (const [name, open] of CLIENTS) {
     const { urls } = await openSources(t)
     const client = await open(t, endpoint)
     if (!client) return
-    t.same(await client.tools(), [...CREATIONS.map(([tool]) => tool), 'get_task', 'list_tasks', 'cancel_task', 'get_usage'])
+    t.same(await client.tools(), [...CREATIONS.map(([tool]) => tool), 'get_task', 'list_tasks', 'cancel_task', 'get_usage', 'create_upload'])
     for (const [tool, args] of CREATIONS) {
       const made = await client.call(tool, { ...args(urls), wait_seconds: 45 })
       t.match(made, { structuredContent: { id: String, status: 'completed' }, content: [{ type: 'text' }, { type: 'image', mimeType: 'image/png' }, { type: 'resource_link', uri: /^http/ }] }, tool)
@@ -106,6 +106,7 @@ for (const [name, open] of CLIENTS) {
     t.match(await client.call('cancel_task', { task_id: id }), { isError: true, content: [{ text: /already_final/ }] })
     t.match(await client.call('list_tasks', { kind: 'image', limit: 1 }), { structuredContent: { data: [{ id }], has_more: true } })
     t.match(await client.call('get_usage', {}), { structuredContent: (await endpoint.get('/api/v1/usage')).json() })
+    t.match(await client.call('create_upload', {}), { structuredContent: { upload_url: /^http/ } })
     t.match(JSON.parse(await client.read(`task://${id}`)), { id, status: 'canceled' })
   })
 }

@@ -71,7 +71,7 @@ t.test('an envelope of 2026-07-28 that is not valid is refused before a tool run
 t.test('arguments of a wrong type or size are tool errors of every tool, with the path of each', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   const { tools } = (await messageOf(await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'tools/list' }))).result as unknown as { tools: { name: string; inputSchema: { properties: Record<string, { type?: string; enum?: unknown[] }> } }[] }
-  t.equal(tools.length, 13)
+  t.equal(tools.length, 14)
   for (const { name, inputSchema } of tools) {
     for (const argument of Object.keys(inputSchema.properties)) {
       for (const wrong of [{ nested: { deeply: true } }, ['x'], null, true, -1, '\u0000'.repeat(9000)]) {
@@ -104,8 +104,9 @@ t.test('a client that disconnects while it waits leaves no wait behind, and its 
   const endpoint = await openEndpoint(t)
   const { task: read } = endpoint.store
   let reads = 0
+  // A run reads its task as well, to learn that it was canceled.
   endpoint.store.task = (tenant, id) => {
-    reads++
+    if (new Error('read').stack?.includes('task-watch')) reads++
     return read(tenant, id)
   }
   for (const [message, headers] of [[image({ prompt: 'a lighthouse', wait_seconds: 45 }), {}], modern('tools/call', { name: 'generate_image', arguments: { prompt: 'a lighthouse', wait_seconds: 45 } })] as const) {
