@@ -85,6 +85,9 @@ if (!missing(t, ['helm'])) {
     ['a dashboard in the clear', ['--set', 'publicUrl=http://api.example.com,dashboard.enabled=true,dashboard.oidc.issuer=https://id.example.com,dashboard.oidc.clientId=x'], /publicUrl must be an https address when dashboard.enabled is true/],
     ['managed keys without a dashboard', ['--set', 'dashboard.keyManagement=true'], /dashboard.keyManagement needs dashboard.enabled\./],
     ['a label of two values', ['--set-json', 'commonLabels={"example.com/team":"a"}', '--set-json', 'worker.podLabels={"example.com/team":"b"}'], /commonLabels and podLabels of tollgate-worker-all both set the label example\.com\/team\./],
+    ['a common label of its own and of a monitor', ['--set-json', 'commonLabels={"release":"a"}', '--set-json', 'serviceMonitor.labels={"release":"b"}'], /commonLabels and serviceMonitor\.labels both set the label release\./],
+    ['alerts on metrics that nobody may read', ['--set', 'prometheusRule.enabled=true'], /networkPolicy\.metricsFrom must name the peers .* because of prometheusRule\.enabled\./],
+    ['KEDA on metrics that nobody may read', ['--set', 'worker.keda.enabled=true,worker.keda.kafka.bootstrapServers=kafka:9092'], /networkPolicy\.metricsFrom must name the peers .* because of keda\.enabled\./],
     ['a common label of its own selectors', ['--set-json', 'commonLabels={"app.kubernetes.io/name":"mine"}'], /invalid propertyName 'app.kubernetes.io\/name'/],
     ['a traffic policy of no load balancer', ['--set', 'gateway.service.externalTrafficPolicy=Local'], /gateway\.service\.externalTrafficPolicy needs gateway\.service\.type=LoadBalancer\./],
     ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
@@ -261,6 +264,20 @@ if (!missing(t, ['helm'])) {
     t.match(found(await objects('everything'), 'Service/tollgate-gateway').spec, { loadBalancerClass: 'example.com/inner', externalTrafficPolicy: 'Local', ipFamilyPolicy: 'PreferDualStack' })
   })
 
+  t.test('constraints that have a selector keep it', async (t) => {
+    const constraint = { maxSkew: 1, topologyKey: 'example.com/rack', whenUnsatisfiable: 'ScheduleAnyway', labelSelector: { matchLabels: { mine: 'yes' } } }
+    const all = await objects('required', ['--set-json', `topologySpread.constraints=[${JSON.stringify(constraint)}]`])
+    for (const role of ['gateway', 'dispatcher', 'controller', 'worker-all']) t.same(found(all, `Deployment/tollgate-${role}`).spec.template.spec.topologySpreadConstraints, [constraint], role)
+  })
+
+  t.test('an empty list of ports opens none', async (t) => {
+    const all = await objects('required', ['--set-json', 'networkPolicy.ports={"store":[27017],"broker":[],"web":[],"apiServer":[]}'])
+    for (const role of ['gateway', 'worker', 'dispatcher', 'controller']) {
+      const { egress } = found(all, `NetworkPolicy/tollgate-${role}`).spec
+      t.ok(egress.every(({ ports }: Answered) => ports?.length > 0), role)
+    }
+  })
+
   t.test('a large number of `env` is written in digits', async (t) => {
     const all = await objects('required', ['--set-json', 'env={"OTEL_BSP_MAX_QUEUE_SIZE":2000000,"RATE":0.25,"ON":true}', '--set', 'verify.schedule=@daily'])
     const env = [{ name: 'ON', value: 'true' }, { name: 'OTEL_BSP_MAX_QUEUE_SIZE', value: '2000000' }, { name: 'RATE', value: '0.25' }]
@@ -391,6 +408,7 @@ if (!missing(t, ['helm'])) {
     t.same(found(all, 'Role/gate-lease').rules[1].resourceNames, ['gate-controller'])
     const confined = await objects('namespaced', ['--set', 'controller.secretPolicy=Always'])
     t.same(confined.filter(({ kind }) => /^Cluster|^Validating/.test(kind)).map(nameOf), ['Policy', 'PolicyBinding'].map((kind) => `ValidatingAdmission${kind}/gate-gate-controller-secrets`))
+    t.notOk((await objects('required', ['--set', 'controller.secretPolicy=Never'])).some(({ kind, metadata }) => kind.startsWith('Validating') && metadata.name.endsWith('-controller-secrets')))
   })
 
   for (const [values, isGiven, roles] of [

@@ -84,7 +84,7 @@ affinity:
 {{- if .root.Values.topologySpread.enabled }}
 topologySpreadConstraints:
 {{- range .root.Values.topologySpread.constraints }}
-  - {{- toYaml (merge (dict) . (dict "labelSelector" (dict "matchLabels" $labels))) | nindent 4 }}
+  - {{- toYaml (ternary . (merge (dict "labelSelector" (dict "matchLabels" $labels)) .) (hasKey . "labelSelector")) | nindent 4 }}
 {{- else }}
 {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
   - maxSkew: 1

@@ -15,6 +15,9 @@
 {{- with $values.gateway.autoscaling -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it may be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
+{{- range $name := list "serviceMonitor" "prometheusRule" "grafanaDashboards" -}}
+{{- range $label, $_ := $values.commonLabels }}{{ if hasKey (index $values $name "labels" | default dict) $label }}{{ fail (printf "commonLabels and %s.labels both set the label %s." $name $label) }}{{ end }}{{ end -}}
+{{- end -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey $workload.values.podLabels $label }}{{ fail (printf "commonLabels and podLabels of %s both set the label %s." $workload.name $label) }}{{ end }}{{ end -}}
 {{- with $workload.values.keda -}}
@@ -43,7 +46,11 @@
 {{- if $values.httpRoute.enabled }}{{ $leads = append $leads "httpRoute.enabled" }}{{ end -}}
 {{- if ne $values.gateway.service.type "ClusterIP" }}{{ $leads = append $leads (printf "gateway.service.type=%s" $values.gateway.service.type) }}{{ end -}}
 {{- if and .enabled $leads (not .ingressFrom) }}{{ fail (printf "networkPolicy.ingressFrom must name the peers that may call the gateways, because of %s: such as the namespace of the ingress controller. [{ namespaceSelector: {} }, { ipBlock: { cidr: 0.0.0.0/0 } }, { ipBlock: { cidr: \"::/0\" } }] is everybody." (join " and " $leads)) }}{{ end -}}
-{{- if and .enabled $values.serviceMonitor.enabled (not .metricsFrom) }}{{ fail "networkPolicy.metricsFrom must name the peers that may read metrics, such as the namespace of Prometheus, because of serviceMonitor.enabled." }}{{ end -}}
+{{- $reads := list -}}
+{{- if $values.serviceMonitor.enabled }}{{ $reads = append $reads "serviceMonitor.enabled" }}{{ end -}}
+{{- if $values.prometheusRule.enabled }}{{ $reads = append $reads "prometheusRule.enabled" }}{{ end -}}
+{{- range (include "tollgate.workloads" $ | fromYaml).workloads }}{{ if dig "keda" "enabled" false .values }}{{ $reads = append $reads "keda.enabled" }}{{ end }}{{ end -}}
+{{- if and .enabled $reads (not .metricsFrom) }}{{ fail (printf "networkPolicy.metricsFrom must name the peers that may read metrics, such as the namespace of Prometheus, because of %s." (uniq $reads | join " and ")) }}{{ end -}}
 {{- end -}}
 {{- range $member := list "loadBalancerClass" "externalTrafficPolicy" -}}
 {{- if and (index $values.gateway.service $member) (ne $values.gateway.service.type "LoadBalancer") }}{{ fail (printf "gateway.service.%s needs gateway.service.type=LoadBalancer." $member) }}{{ end -}}
