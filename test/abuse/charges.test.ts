@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { stream, streams, type Script } from '../fakes/upstream.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, RESPONSE_USAGE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
 import { chat, MESSAGES, responses, startStream, type Gateway } from '../upstream/gateway.ts'
+import { messageEvent } from '../fakes/messages-wire.ts'
 import { setUp } from '../plugins/vendor.ts'
 
 /** What the upstream bills: far more than it shows. */
@@ -134,6 +135,18 @@ t.test('an answer that was cut off costs what the plan learned of hidden output,
     t.match(await gateway.settled(), { usage: { output: expected }, estimated: true })
     t.equal(gateway.seen(), undefined, 'teaches nothing')
   }
+})
+
+t.test('a message that failed before any output is not charged, although its beginning reported the prompt', async (t) => {
+  const begun = messageEvent('message_start', { message: { type: 'message', role: 'assistant', content: [], usage: { input_tokens: 100_000, output_tokens: 1 } } })
+  const failed = messageEvent('error', { error: { type: 'overloaded_error', message: 'busy' } })
+  const { script, finish } = inTwoParts([begun], [failed])
+  const { gateway } = await setUp(t, script, {}, { wire: 'messages' })
+  const answer = await startStream(gateway, '/v1/messages', { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream: true })
+  await once(answer, 'data')
+  finish()
+  t.match(String((await once(answer, 'data'))[0]), /overloaded_error/)
+  t.equal(await gateway.settled(), null)
 })
 
 t.test('an upstream that reports no usage, or far less than it wrote, is charged by what it wrote', async (t) => {

@@ -2,6 +2,8 @@
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { mock } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import type { Dispatcher } from 'undici'
 import { Attempt } from '../../src/upstream/http/attempt.ts'
@@ -42,6 +44,45 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   }
   t.equal(read(true).length, 0, 'the body ended: nothing fires later')
   t.equal(read(false).length, 1, 'the body did not end: its connection is closed')
+})
+
+/** An attempt that gets this text in one piece, and what it was told. `answered` is called with it. */
+function attemptWith(text: string, answered: (attempt: Attempt) => void): { attempt: Attempt; calls: string[]; outcome: WeakRef<object> } {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, now: 1 }) } as unknown as UpstreamCall
+  const calls: string[] = []
+  const note = (name: string) => () => void calls.push(name)
+  const controller = { rawHeaders: null, pause: note('pause'), resume: note('resume'), abort: note('abort') } as unknown as Dispatcher.DispatchController
+  const pool = {
+    dispatch(_options: unknown, attempt: Attempt) {
+      attempt.onRequestStart(controller)
+      attempt.onResponseStart(controller, 200, {})
+    },
+  }
+  const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => ({ path: '/', headers: [] }), pool } as unknown as Upstream
+  const outcome = { answered: () => answered(attempt), failed: note('failed') }
+  const attempt = new Attempt(upstream, call, { bytes() {}, ended: note('ended') }, outcome)
+  attempt.send('pool', '{}')
+  attempt.onResponseData(controller, Buffer.from(text))
+  return { attempt, calls, outcome: new WeakRef(outcome) }
+}
+
+t.test('a stream that is paused at its beginning and has ended is read to the end of its body, so that its connection is free', async (t) => {
+  const { attempt, calls } = attemptWith(chatStream('a').join(''), (one) => one.pause())
+  t.same(calls, ['pause', 'ended', 'resume'])
+  attempt.onResponseEnd()
+  t.same(calls, ['pause', 'ended', 'resume'])
+})
+
+t.test('a stream keeps nothing of its request once it has begun', async (t) => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const { attempt, outcome } = attemptWith(chatStream('a').slice(0, -1).join(''), () => {})
+  // A WeakRef is kept until the end of its turn.
+  await new Promise(setImmediate)
+  collect()
+  t.equal(outcome.deref(), undefined)
+  attempt.abort()
 })
 
 const ANSWERS = [

@@ -188,6 +188,8 @@ export class Exchange implements CallSink {
     this.#hasLeft = true
     this.#writer.close()
     this.resume()
+    // What was waiting may have been its end.
+    if (!this.#source) return
     const phase = this.#answer?.phase()
     if (phase?.name === 'open' && phase.answer) this.#awaitUsage()
     else if (this.#request.reservation.admitted.onAbort === 'Cancel') this.#stop()
@@ -196,7 +198,7 @@ export class Exchange implements CallSink {
 
   /** The model has finished, or the client has all that it asked for: the upstream is read on, so that its usage is charged. */
   #awaitUsage(): void {
-    this.#bytesLeft = USAGE_BYTES
+    if (this.#bytesLeft === Infinity) this.#bytesLeft = USAGE_BYTES
     this.#readingOn ??= setTimeout(() => this.#stop(), this.#options.usageMs)
   }
 
@@ -235,7 +237,8 @@ export class Exchange implements CallSink {
   #settlementOf({ usage, meter }: StreamRewriter, failed: boolean, isCutOff: boolean): Settlement | null | Promise<Settlement> {
     const reported = usage()
     if (isCutOff) return cutOffSettlement(this.#charge, reported, meter)
-    return !reported && failed && meter.estimateTokens() === 0 ? null : settlementOf(this.#charge, reported, meter)
+    const hasOutput = (reported?.output ?? 0) > 0 || meter.estimateTokens() > 0
+    return failed && !hasOutput ? null : settlementOf(this.#charge, reported, meter)
   }
 
   #conclude(answer: StreamRewriter, settlement: Settlement | null, isCutOff: boolean): void {

@@ -137,7 +137,10 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
       }
       if (text === '' && phase.name === 'open') return
       this.#state = 'answering'
-      this.#outcome.answered(answer)
+      const outcome = this.#outcome
+      // It knows the whole request.
+      this.#outcome = NOBODY
+      outcome.answered(answer)
     }
     if (text !== '') this.#sink.bytes(text)
     if (phase.name === 'open' || this.#isTold()) return
@@ -145,7 +148,9 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
     this.#release()
     sink.ended(phase.name === 'broken' ? phase.failure : null)
     if (phase.name === 'done' && phase.cutsOff) this.#close(new Error('the answer is complete'))
-    else if (!this.#isClosed && !this.#isPaused) this.#deadline.move(BODY_END_MS)
+    // Nobody resumes it after its end.
+    else if (this.#isPaused) this.resume()
+    else if (!this.#isClosed) this.#deadline.move(BODY_END_MS)
   }
 
   /** A method, because the sink may have aborted meanwhile. */
