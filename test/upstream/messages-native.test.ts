@@ -4,6 +4,7 @@ import { CALL, MESSAGE_USAGE, messageAnswer, messageEvent, messagesStream, SIGNA
 import { openUpstream, respond, streams } from '../fakes/upstream.ts'
 import { VENDOR } from '../fakes/upstream-wire.ts'
 import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openGateway, post, type Loose } from './gateway.ts'
 import { assembledMessage, eventsOf } from './message-events.ts'
@@ -106,7 +107,43 @@ t.test('what the upstream gave comes back to it as it was, and goes to no other 
   const other = sent({ messages: [{ role: 'user', content: 'Hi' }, foreign, { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a|b', content: '' }] }], thinking })
   t.match(other.messages[1].content, [{ type: 'tool_use', id: 'call_YXxi' }], 'thinking of another service is left out')
   t.equal(other.messages[2].content[0].tool_use_id, 'call_YXxi')
-  t.same(other.thinking, { type: 'disabled' }, 'which a turn with calls cannot do without')
+  t.same(other.thinking, thinking, 'which a turn may begin without where the model decides itself')
+})
+
+t.test('a budget of thinking, and the edit that depends on it, are left out where the last turn has calls without thinking', async (t) => {
+  const thinking = { type: 'enabled', budget_tokens: 1024 }
+  const edits = [{ type: 'clear_thinking_20251015' }, { type: 'clear_tool_uses_20250919' }]
+  const use = { type: 'tool_use', id: 'toolu_1', name: 'read', input: {} }
+  const turn = (...content: object[]) => [{ role: 'assistant', content }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'ok' }] }]
+  const asked = (messages: object[], more: object = {}) => sent({ max_tokens: 2000, thinking, context_management: { edits }, messages: [{ role: 'user', content: 'Hi' }, ...messages], ...more })
+  const { signature } = json(messageAnswer([THINKING])).content[0]
+  const signed = () => ({ ...THINKING, signature })
+  for (const content of [[use], [{ type: 'text', text: 'I look.' }, use], [{ ...THINKING, signature: 'EqQBCgIYAhIM' }, use]])
+    t.match(asked(turn(...content)), { thinking: { type: 'disabled' }, context_management: { edits: [edits[1]] } }, JSON.stringify(content))
+  t.notOk('context_management' in asked(turn(use), { context_management: { edits: edits.slice(0, 1) } }), 'no edit is left')
+  t.notOk('thinking' in asked(turn(use), { thinking: null }))
+  const kept: [string, object[]][] = [['thinking', turn(signed(), use)], ['no calls', [{ role: 'assistant', content: [{ type: 'text', text: 'a' }] }, { role: 'user', content: 'b' }]], ['an earlier turn', [...turn(use), { role: 'assistant', content: 'a' }, { role: 'user', content: 'b' }]]]
+  for (const [name, messages] of kept) t.match(asked(messages), { thinking, context_management: { edits } }, name)
+  t.match(asked(turn(use), { thinking: { type: 'adaptive' } }), { thinking: { type: 'adaptive' }, context_management: { edits } })
+  t.match(sent({ max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 2000 }, context_management: { edits } }), { thinking: { type: 'disabled' }, context_management: { edits: [edits[1]] } }, 'a limit of tokens that is too low')
+})
+
+t.test('what a block repeats of a search or a citation has its documented members alone', async (t) => {
+  const document = { type: 'document', source: { type: 'url', url: 'http://10.0.0.1/a.pdf' } }
+  const found = { type: 'web_search_result', title: 'T', url: 'http://10.0.0.1', page_age: null, encrypted_content: 'e' }
+  const reference = { type: 'tool_reference', tool_name: 'read' }
+  const cited = { type: 'web_search_result_location', cited_text: 'x', encrypted_index: 'i', title: 'T', url: 'http://a.test' }
+  const unread = { source: document.source, content: [document] }
+  const blocks = (more: object, extra: object[]) => [
+    { type: 'web_search_tool_result', tool_use_id: 'srvtoolu_1', content: [{ ...found, ...more }, ...extra] },
+    { type: 'web_search_tool_result', tool_use_id: 'srvtoolu_2', content: { type: 'web_search_tool_result_error', error_code: 'unavailable', ...more } },
+    { type: 'tool_search_tool_result', tool_use_id: 'srvtoolu_3', content: { type: 'tool_search_tool_search_result', tool_references: [{ ...reference, ...more }, ...extra] } },
+    { type: 'text', text: 'a', citations: [{ ...cited, ...more }, ...extra] },
+  ]
+  const body = { model: 'svc-code', max_tokens: 100, messages: [{ role: 'user', content: 'q' }, { role: 'assistant', content: blocks(unread, [document]) }] }
+  const { addresses } = readMessagesRequest(structuredClone(body), new Set(), { betas: [], promptTokens: () => 9 })
+  t.same(addresses, [])
+  t.same(sent({ messages: body.messages }).messages[1].content, blocks({}, []))
 })
 
 const start = (usage: object = MESSAGE_USAGE) => messageEvent('message_start', { message: messageAnswer([], null, { usage }) })
@@ -142,6 +179,26 @@ t.test('usage that is not reported is estimated, at the end of the stream', asyn
   const stream = callOf({ stream: true }).openRewriter()
   stream.push(Buffer.from(start()))
   t.match(stream.usage(), { input: 20, cachedInput: 8, output: 0 }, 'the prompt is known from the beginning')
+  t.match(json(messageAnswer([], null, { usage: { input_tokens: -5, cache_read_input_tokens: 10, output_tokens: 5 } })).usage, { input_tokens: ESTIMATE.input, output_tokens: ESTIMATE.output })
+})
+
+t.test('a count that a stream has told is not taken back by a later 0, and no client gets a negative one', async (t) => {
+  const first = { input_tokens: 900, cache_read_input_tokens: 100, output_tokens: 1 }
+  const end = (usage: object) => start(first) + delta(0, { type: 'text_delta', text: 'Hi' }) + messageEvent('message_delta', { delta: { stop_reason: 'end_turn' }, usage }) + messageEvent('message_stop')
+  const cases: [object, object][] = [
+    [{ input_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0, output_tokens: 5 }, { input_tokens: 900, cache_read_input_tokens: 100, cache_creation_input_tokens: 0 }],
+    [{ input_tokens: 0, output_tokens: 5 }, { input_tokens: 900, cache_read_input_tokens: 100 }],
+    [{ input_tokens: -1, cache_read_input_tokens: -1, cache_creation_input_tokens: -7, output_tokens: 5, cache_creation: { ephemeral_5m_input_tokens: -7 } }, { input_tokens: 900, cache_read_input_tokens: 100, cache_creation_input_tokens: 0 }],
+    [{ input_tokens: 200, cache_read_input_tokens: 800, output_tokens: 5 }, { input_tokens: 200, cache_read_input_tokens: 800 }],
+  ]
+  for (const [usage, expected] of cases) {
+    const text = whole(end(usage))
+    t.match(assembledMessage(eventsOf(text)).usage, { ...expected, output_tokens: 5 }, JSON.stringify(usage))
+    t.notMatch(text, /":-/)
+    const stream = readResponsesRequest({ model: 'svc-code', input: 'Hi', stream: true }, new Set()).call(100, ids, () => 1000, ['messages']).openRewriter()
+    stream.push(Buffer.from(end(usage)))
+    t.match(stream.usage(), { input: 1000, output: 5 }, 'over the Responses wire')
+  }
 })
 
 t.test('each stop reason is told, an unknown one never as success; failures are errors', async (t) => {

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
+import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import type { Members } from '../../src/upstream/wires/allowlist.ts'
 
@@ -18,6 +19,12 @@ function chatBytes(body: Members): number {
 function responsesBytes(body: Members): number {
   readResponsesRequest({ model: 'svc-code', ...body }, NONE)
   return promptBytes('responses', body, NONE)
+}
+function messagesBytes(...content: Members[]): number {
+  let size = 0
+  const promptTokens = (body: Members) => (size = promptBytes('messages', body, NONE))
+  readMessagesRequest({ model: 'svc-code', max_tokens: 1, messages: [{ role: 'user', content }] }, NONE, { betas: [], promptTokens })
+  return size
 }
 const user = (content: unknown): Members => ({ messages: [{ role: 'user', content }] })
 const parts = (...content: unknown[]): Members => user(content)
@@ -60,4 +67,27 @@ t.test('what no model reads does not count: undocumented members, hosted tools, 
   t.ok(chatBytes(parts({ type: 'text', text: 'hi', padding })) < plain + 100)
   t.ok(chatBytes({ ...user('hi'), tools: [{ type: 'web_search', padding }] }) < plain + 10)
   t.ok(promptBytes('chat', { ...user('hi'), tools: [{ type: 'web_search', padding }] }, new Set(['tool:web_search'])) > LONG)
+})
+
+t.test('a document of the Messages wire counts as what its source is: text, parts or a file; with its title and context', async (t) => {
+  const text = 'word '.repeat(LONG / 5)
+  const document = (source: object, more: object = {}) => ({ type: 'document', source, ...more })
+  const pdf = document({ type: 'base64', media_type: 'application/pdf', data: base64 })
+  const asText = document({ type: 'text', media_type: 'text/plain', data: text })
+  const cases: [string, Members, number][] = [
+    ['text', asText, LONG],
+    ['in the result of a tool', { type: 'tool_result', tool_use_id: 'a', content: [asText] }, LONG],
+    ['a string', document({ type: 'content', content: text }), LONG],
+    ['parts', document({ type: 'content', content: [{ type: 'text', text }, { type: 'text', text }] }), 2 * LONG],
+    ['an image among parts', document({ type: 'content', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: base64 } }] }), 4096],
+    ['a file', pdf, 2 * 4096],
+    ['a file of text', document({ type: 'base64', media_type: 'text/plain', data: base64 }), (LONG * 3) / 4],
+    ['an address', document({ type: 'url', url: 'https://a.test/b.pdf' }), 4096],
+    ['title', { ...pdf, title: text }, LONG + 2 * 4096],
+    ['context', { ...pdf, context: text }, LONG + 2 * 4096],
+  ]
+  for (const [name, block, expected] of cases) {
+    const bytes = messagesBytes(block)
+    t.ok(bytes >= expected && bytes < expected + 4096 + 300, `${name}: ${bytes}`)
+  }
 })

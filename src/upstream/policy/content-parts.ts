@@ -5,6 +5,7 @@
 import { invalid } from '../wires/coding-request-validation.ts'
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
+import { holderOfEntries, rebuiltEntries } from './block-entries.ts'
 import { plainMembers } from './hosted-tools.ts'
 
 /** An http address in a conversation. */
@@ -81,12 +82,14 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
   if (!known && !references.allowed.has(`part:${name}`))
     throw invalid(`${param}.type`, `${param}.type must be one of ${Object.keys(PARTS[wire]).join(', ')}.`)
   const cleaned = known ? picked(part, ['type', ...known]) : { ...plainMembers(part) }
+  const entries = wire === 'messages' ? holderOfEntries(name) : undefined
+  if (entries && entries in cleaned) cleaned[entries] = rebuiltEntries(cleaned[entries])
   for (const name of Object.keys(cleaned)) {
     const value = cleaned[name]
     if (isMembers(value) && NESTED[name]) cleaned[name] = picked(value, NESTED[name])
     const holder = cleaned[name]
-    // The input of a tool is data of the client, whatever its names are.
-    if (isMembers(holder) && name !== 'input') cleanHolder(wire, type, holder, `${param}.${name}`, references)
+    // The input of a tool is data of the client, whatever its names are; entries are read already.
+    if (isMembers(holder) && name !== 'input' && name !== entries) cleanHolder(wire, type, holder, `${param}.${name}`, references)
   }
   noteReferences(cleaned, param, references)
   const { content } = cleaned

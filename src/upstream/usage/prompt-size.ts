@@ -18,10 +18,11 @@ const FILES: Record<string, readonly string[]> = {
   file: ['file'],
   input_file: ['file_data'],
   input_audio: ['input_audio'],
-  document: ['source'],
 }
 /** The members of these objects that hold base64 text. */
 const DATA = ['file_data', 'data']
+/** The sources of a document of the Messages wire that are files. Those of other types are text. */
+const FILE_SOURCES: unknown[] = ['base64', 'url']
 const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml|x-yaml|toml))/i
 
 const NONE: ReadonlySet<string> = new Set()
@@ -54,6 +55,7 @@ function bytesIn(value: unknown, place: Place): number {
   const type = place === 'parts' ? own(members, 'type') : undefined
   if (typeof type === 'string') {
     if (IMAGES.includes(type)) return IMAGE_BYTES
+    if (type === 'document') return documentBytes(members)
     if (Object.hasOwn(FILES, type)) return fileBytes(members, FILES[type] as readonly string[])
   }
   for (const name in members) size += name.length + PUNCTUATION + bytesIn(members[name], placeOf(name, place))
@@ -74,7 +76,17 @@ function fileBytes(part: Members, names: readonly string[]): number {
   return size
 }
 
-/** Of base64 text, four characters hold three bytes. */
-function dataBytes(data: string): number {
-  return TEXT_FILE.test(data) ? Math.ceil((data.length * 3) / 4) : IMAGE_BYTES * Math.floor(data.length / FILE_PIECE)
+/** A document of the Messages wire, with its title and context. Its source is a file, text, or content parts. */
+function documentBytes({ source, ...others }: Members): number {
+  const size = bytesIn(others, 'plain')
+  if (!isMembers(source) || !FILE_SOURCES.includes(own(source, 'type'))) return size + bytesIn(source, 'messages')
+  const { data, url, ...rest } = source
+  const head = `data:${String(own(source, 'media_type'))}`
+  const file = (typeof data === 'string' ? dataBytes(data, head) : 0) + (typeof url === 'string' ? dataBytes(url) : 0)
+  return size + IMAGE_BYTES + file + bytesIn(rest, 'messages')
+}
+
+/** Of base64 text, four characters hold three bytes. `head`: what names its type, which a data URL does itself. */
+function dataBytes(data: string, head = data): number {
+  return TEXT_FILE.test(head) ? Math.ceil((data.length * 3) / 4) : IMAGE_BYTES * Math.floor(data.length / FILE_PIECE)
 }

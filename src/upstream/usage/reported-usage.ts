@@ -5,7 +5,8 @@ import type { Usage } from '../../domain/token-windows.ts'
 /** More than any model takes or gives. A count above it is a fault of the upstream, and would use up the week of a tenant. */
 const MAX_TOKENS = 100_000_000
 
-function count(value: unknown): number | null {
+/** A count of tokens: a whole number from 0 to `MAX_TOKENS`; null for anything else. */
+export function countOf(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 && value <= MAX_TOKENS ? value : null
 }
 
@@ -20,16 +21,16 @@ function within(value: Members, name: string): Members {
  */
 export function readUsage(value: unknown): Usage | null {
   if (!isMembers(value)) return null
-  const input = count(value['prompt_tokens'] ?? value['input_tokens'])
-  const output = count(value['completion_tokens'] ?? value['output_tokens'])
+  const input = countOf(value['prompt_tokens'] ?? value['input_tokens'])
+  const output = countOf(value['completion_tokens'] ?? value['output_tokens'])
   if (input === null || output === null) return null
   const cached =
-    count(within(value, 'prompt_tokens_details')['cached_tokens']) ??
-    count(within(value, 'input_tokens_details')['cached_tokens']) ??
-    count(value['prompt_cache_hit_tokens']) ??
-    count(value['cached_tokens']) ??
+    countOf(within(value, 'prompt_tokens_details')['cached_tokens']) ??
+    countOf(within(value, 'input_tokens_details')['cached_tokens']) ??
+    countOf(value['prompt_cache_hit_tokens']) ??
+    countOf(value['cached_tokens']) ??
     0
-  const total = count(value['total_tokens']) ?? 0
+  const total = countOf(value['total_tokens']) ?? 0
   return { input, cachedInput: Math.min(cached, input), output: Math.max(output, total - input) }
 }
 
@@ -43,12 +44,12 @@ export function chatUsage(value: unknown): Members | undefined {
     prompt_tokens: usage.input,
     completion_tokens: usage.output,
     total_tokens: usage.input + usage.output,
-    prompt_tokens_details: { cached_tokens: usage.cachedInput, audio_tokens: count(input['audio_tokens']) ?? 0 },
+    prompt_tokens_details: { cached_tokens: usage.cachedInput, audio_tokens: countOf(input['audio_tokens']) ?? 0 },
     completion_tokens_details: {
-      reasoning_tokens: count(output['reasoning_tokens']) ?? 0,
-      audio_tokens: count(output['audio_tokens']) ?? 0,
-      accepted_prediction_tokens: count(output['accepted_prediction_tokens']) ?? 0,
-      rejected_prediction_tokens: count(output['rejected_prediction_tokens']) ?? 0,
+      reasoning_tokens: countOf(output['reasoning_tokens']) ?? 0,
+      audio_tokens: countOf(output['audio_tokens']) ?? 0,
+      accepted_prediction_tokens: countOf(output['accepted_prediction_tokens']) ?? 0,
+      rejected_prediction_tokens: countOf(output['rejected_prediction_tokens']) ?? 0,
     },
   }
 }
@@ -63,10 +64,10 @@ export function responseUsage(value: unknown): Members | null {
     input_tokens_details: {
       cached_tokens: usage.cachedInput,
       cache_write_tokens:
-        count({ ...within(value, 'prompt_tokens_details'), ...within(value, 'input_tokens_details') }['cache_write_tokens']) ?? 0,
+        countOf({ ...within(value, 'prompt_tokens_details'), ...within(value, 'input_tokens_details') }['cache_write_tokens']) ?? 0,
     },
     output_tokens: usage.output,
-    output_tokens_details: { reasoning_tokens: count(output['reasoning_tokens']) ?? 0 },
+    output_tokens_details: { reasoning_tokens: countOf(output['reasoning_tokens']) ?? 0 },
     total_tokens: usage.input + usage.output,
   }
 }

@@ -1,7 +1,7 @@
 /** The input of a Responses request as the turns of a Messages request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { wireId } from '../../wires/messages/replayed-blocks.ts'
+import { lacksThinking, wireId } from '../../wires/messages/replayed-blocks.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
@@ -115,9 +115,7 @@ function openTurns(answered: ReadonlySet<unknown>) {
     },
     finish(): Omit<Turns, 'system'> {
       for (const later of deferred) blocksFor('user').push(later)
-      const last = messages.findLast(({ role }) => role === 'assistant')?.['content'] as Members[] | undefined
-      const calls = last?.some(({ type }) => type === 'tool_use') ?? false
-      return { messages, lacksThinking: calls && !String(last?.[0]?.['type']).endsWith('thinking') }
+      return { messages, lacksThinking: lacksThinking(messages) }
     },
   }
 }

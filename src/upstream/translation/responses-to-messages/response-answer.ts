@@ -1,6 +1,6 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
-import { inclusiveUsage } from '../../wires/messages/message-usage.ts'
+import { inclusiveUsage, laterUsage } from '../../wires/messages/message-usage.ts'
 import { responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
@@ -39,15 +39,11 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   let blocks: ResponseBlocks | null = null
   let id: unknown = null
   let reason: unknown = null
-  const usage: Members = {}
-
-  function merge(given: unknown): void {
-    if (isMembers(given)) for (const [name, value] of Object.entries(given)) if (value !== null) usage[name] = value
-  }
+  let usage: Members = {}
 
   function begin(message: Members): ResponseBlocks {
     id = message['id']
-    merge(message['usage'])
+    usage = laterUsage(usage, message['usage'])
     emit({ type: 'response.created', response: { id, status: 'in_progress', output: [] } })
     return (blocks = openResponseBlocks(String(id), tools, emit))
   }
@@ -61,7 +57,7 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
     if (type === 'content_block_delta' && isMembers(event['delta'])) known.delta(index, event['delta'])
     if (type === 'content_block_stop') known.stop(index)
     if (type === 'message_delta') {
-      merge(event['usage'])
+      usage = laterUsage(usage, event['usage'])
       if (isMembers(event['delta'])) reason = event['delta']['stop_reason'] ?? reason
     }
     if (type === 'message_stop') {

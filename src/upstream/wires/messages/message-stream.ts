@@ -5,7 +5,7 @@ import { openEventTemplates, type TemplateSets } from '../../sse/event-templates
 import type { Placeholder } from '../../sse/event-template.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
-import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
+import { countOf, estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { isMembers, ownText, type Members } from '../allowlist.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import type { Ids } from '../encrypted-ids.ts'
@@ -13,7 +13,7 @@ import { BadAnswer, type StreamRewriter } from '../wire.ts'
 import { blockDelta, stopOf } from './message-allowed-members.ts'
 import { openMessageBlocks } from './message-blocks.ts'
 import { endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
-import { cleanUsage, inclusiveUsage, messageUsage } from './message-usage.ts'
+import { cleanUsage, inclusiveUsage, laterUsage, messageUsage } from './message-usage.ts'
 
 const text = (name: string): Placeholder => ({ path: ['delta', name], kind: 'text', forwarded: true, metered: true })
 const PLACEHOLDERS: readonly Placeholder[] = [text('text'), text('thinking'), text('partial_json')]
@@ -27,7 +27,7 @@ export type NativeContext = { ids: Ids; promptTokens: number }
 
 export function openNativeStream({ ids, promptTokens }: NativeContext, sets: TemplateSets = new Map()): StreamRewriter {
   const meter = openMeter()
-  const reported: Members = {}
+  let reported: Members = {}
   let output: RewriterOutput | null = null
   let begun = false
   let outputReported = false
@@ -65,21 +65,17 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     if (type === 'content_block_stop') blocks.stop(event['index'])
     if (type === 'message_delta') {
       Object.assign(last, isMembers(event['delta']) ? event['delta'] : {})
-      outputReported ||= isMembers(event['usage']) && typeof event['usage']['output_tokens'] === 'number'
-      merge(event['usage'])
+      outputReported ||= isMembers(event['usage']) && countOf(event['usage']['output_tokens']) !== null
+      reported = laterUsage(reported, event['usage'])
       to.answer('complete')
     }
     if (type === 'message_stop') finish(to)
   }
 
-  function merge(usage: unknown): void {
-    if (isMembers(usage)) for (const [name, value] of Object.entries(usage)) if (value !== null) reported[name] = value
-  }
-
   function begin(message: Members): void {
     if (begun) return
     begun = true
-    merge(message['usage'])
+    reported = laterUsage(reported, message['usage'])
     const usage = cleanUsage(reported, ids)
     const { input_tokens: input, cache_read_input_tokens: read, cache_creation_input_tokens: written } = usage
     // Clients show it.

@@ -1,28 +1,46 @@
 /** Usage on the Messages wire, whose `input_tokens` are without the cached ones, and on the Responses wire, where they include them. */
-import { readUsage } from '../../usage/reported-usage.ts'
-import { isMembers, number, object, or, own, type Members } from '../allowlist.ts'
+import { countOf, readUsage } from '../../usage/reported-usage.ts'
+import { isMembers, object, or, own, type Clean, type Members } from '../allowlist.ts'
 import type { Ids } from '../encrypted-ids.ts'
 
-const cacheCreation = object({ ephemeral_5m_input_tokens: or(number, 0), ephemeral_1h_input_tokens: or(number, 0) })
-const serverTools = object({ web_search_requests: or(number, 0), web_fetch_requests: or(number, 0) })
+const count: Clean = or(countOf, 0)
+const cacheCreation = object({ ephemeral_5m_input_tokens: count, ephemeral_1h_input_tokens: count })
+const serverTools = object({ web_search_requests: count, web_fetch_requests: count })
 
-/** The `usage` of an upstream's message in the members of the Responses wire; null unless it tells both counts. */
+const INPUT = ['input_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens']
+
+const inputOf = (usage: Members): number => INPUT.reduce((sum, name) => sum + (countOf(own(usage, name)) ?? 0), 0)
+
+/**
+ * What a stream reported so far, and a later report of it: some servers count the prompt at the beginning alone and tell 0 at the end. The larger output
+ * counts, and the report with the larger sum of the input. What is no count changes nothing.
+ */
+export function laterUsage(reported: Members, later: unknown): Members {
+  if (!isMembers(later)) return reported
+  const given = Object.entries(later).filter(([, value]) => (typeof value === 'number' ? countOf(value) !== null : value !== null))
+  const merged: Members = { ...reported, ...Object.fromEntries(given) }
+  if (inputOf(merged) < inputOf(reported)) for (const name of INPUT) merged[name] = countOf(own(reported, name)) ?? 0
+  const output = Math.max(...[merged, reported].map((usage) => countOf(own(usage, 'output_tokens')) ?? -1))
+  return output < 0 ? merged : { ...merged, output_tokens: output }
+}
+
+/** The `usage` of an upstream's message in the members of the Responses wire; null unless it tells both, as counts. */
 export function inclusiveUsage(usage: unknown): Members | null {
   if (!isMembers(usage)) return null
-  const count = (name: string) => (typeof own(usage, name) === 'number' ? (own(usage, name) as number) : 0)
-  if (typeof own(usage, 'output_tokens') !== 'number') return null
+  const output = countOf(own(usage, 'output_tokens'))
+  const isFaulty = (name: string) => typeof own(usage, name) === 'number' && countOf(own(usage, name)) === null
+  if (output === null || INPUT.some(isFaulty)) return null
   const details = own(usage, 'output_tokens_details')
-  const thinking = isMembers(details) ? own(details, 'thinking_tokens') : 0
-  const [read, written] = [count('cache_read_input_tokens'), count('cache_creation_input_tokens')]
-  const input = count('input_tokens') + read + written
+  const thinking = isMembers(details) ? countOf(own(details, 'thinking_tokens')) : 0
+  const [read, written] = ['cache_read_input_tokens', 'cache_creation_input_tokens'].map((name) => countOf(own(usage, name)) ?? 0)
+  const input = inputOf(usage)
   // No prompt is empty: it was not counted.
   if (input === 0) return null
-  const output = count('output_tokens')
   return {
     input_tokens: input,
     input_tokens_details: { cached_tokens: read, cache_write_tokens: written },
     output_tokens: output,
-    output_tokens_details: { reasoning_tokens: typeof thinking === 'number' ? thinking : 0 },
+    output_tokens_details: { reasoning_tokens: thinking ?? 0 },
     total_tokens: input + output,
   }
 }
@@ -54,6 +72,5 @@ export function cleanUsage(usage: Members, ids: Ids): Members {
 
 function detailOf(usage: Members, holder: string, name: string): number {
   const details = usage[holder]
-  const value = isMembers(details) ? details[name] : 0
-  return typeof value === 'number' ? value : 0
+  return (isMembers(details) ? countOf(details[name]) : 0) ?? 0
 }

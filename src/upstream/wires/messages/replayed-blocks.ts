@@ -13,22 +13,23 @@ export function wireId(id: string): string {
   return CALL_ID.test(id) ? id : `call_${Buffer.from(id).toString('base64url')}`
 }
 
-/**
- * Changes the blocks in place and leaves out thinking that another service signed. `lacksThinking`: the last turn of the model has calls whose
- * thinking was left out, which the wire refuses while it thinks.
- */
-export function restoredTurns(messages: readonly Members[], ids: Ids): { messages: Members[]; lacksThinking: boolean } {
-  let lacksThinking = false
+/** Changes the blocks in place and leaves out thinking that another service signed. */
+export function restoredTurns(messages: readonly Members[], ids: Ids): Members[] {
   const turns = messages.map((message) => {
     const content = own(message, 'content')
     if (!Array.isArray(content)) return message
-    const restored = (content as unknown[]).filter((block) => !isMembers(block) || restore(block, ids))
-    if (own(message, 'role') === 'assistant')
-      lacksThinking = restored.length < content.length && restored.some((block) => isMembers(block) && block['type'] === 'tool_use')
-    return { ...message, content: restored }
+    return { ...message, content: (content as unknown[]).filter((block) => !isMembers(block) || restore(block, ids)) }
   })
   // Without its thinking such a turn has nothing.
-  return { messages: turns.filter(({ content }) => !Array.isArray(content) || content.length > 0), lacksThinking }
+  return turns.filter(({ content }) => !Array.isArray(content) || content.length > 0)
+}
+
+/** Whether the last turn of the model has calls and does not begin with its thinking, which the wire refuses while a budget for thinking is set. */
+export function lacksThinking(messages: readonly Members[]): boolean {
+  const content = messages.findLast(({ role }) => role === 'assistant')?.['content']
+  if (!Array.isArray(content)) return false
+  const types = (content as unknown[]).map((block) => (isMembers(block) ? ownText(block, 'type') : ''))
+  return types.includes('tool_use') && !types[0]?.endsWith('thinking')
 }
 
 /** False for thinking that cannot be restored. */
