@@ -13,6 +13,11 @@ const strict = { additionalProperties: false }
 /** A member of requests, or `tool:`, `part:` and `beta:` with a type of tools or content parts, or a name in `anthropic-beta`; a wire with a member of it. */
 const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part|beta|chat|responses|messages):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
 
+const OF_WIRE = /^(?:chat|responses|messages):/
+
+/** The hosts of OpenAI, and of Azure, which serve its models. */
+const OPENAI = /(?:^|\.)(?:openai\.com|(?:openai|cognitiveservices|services\.ai)\.azure\.com)$/
+
 /** One wire or a list of them. `both` is the older name of `[chat, responses]`. A conditional, because a union tells the faults of all its members. */
 const WIRE = Type.Unsafe<WireName | 'both' | WireName[]>({
   if: { type: 'array' },
@@ -104,7 +109,7 @@ function complete(
   if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
   const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
   if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
-  const isOpenai = /(?:^|\.)(?:openai\.com|openai\.azure\.com)$/.test(url?.hostname ?? '')
+  const isOpenai = OPENAI.test(url?.hostname ?? '')
   const drop = isOpenai ? [...rest.drop, ...REFUSED_BY_OPENAI] : rest.drop
   return { ...rest, drop, wires: wiresOf(wire), headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
 }
@@ -117,7 +122,10 @@ function wiresOf(wire: Static<typeof WIRE>): WireName[] {
 /** The gateway's own members cannot be allowed, dropped or forced: limits and admission depend on them. */
 function checkMembers({ allow, drop, force }: Static<typeof UPSTREAM>, fail: (member: string, problem: string) => never): void {
   for (const [member, names] of Object.entries({ allow, drop, force: Object.keys(force) })) {
-    const wrong = names.find((name) => DECIDED_MEMBERS.includes(name) || (member === 'force' && !isPlainName(name)))
+    const wrong = names.find((name) => {
+      const plain = name.replace(OF_WIRE, '')
+      return DECIDED_MEMBERS.includes(plain) || ((member === 'force' || plain !== name) && !isPlainName(plain))
+    })
     if (wrong !== undefined) fail(member, `must not name ${JSON.stringify(wrong)}`)
   }
 }

@@ -46,6 +46,18 @@ t.test('allow, drop and force decide per upstream', async (t) => {
   t.equal(gateway.upstreams.allowed().has('top_k'), true)
 })
 
+t.test('an entry of allow that names a wire holds for that wire', async (t) => {
+  const { chat, responses } = await sent(t, { allow: ['chat:top_k', 'responses:store', 'responses:item_reference', 'responses:prompt', 'chat:file_id'] })
+  t.equal((await chat({ top_k: 5 }))?.top_k, 5)
+  t.notOk('top_k' in (await responses({ top_k: 5 })))
+  t.equal((await responses({ store: true }))?.store, true)
+  t.notOk('store' in (await chat({ store: true })))
+  t.ok(await responses({ input: [{ type: 'item_reference', id: 'rs_1' }] }))
+  t.ok(await responses({ prompt: { id: 'pmpt_1' } }))
+  t.ok(await chat({ messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'file-1' } }] }] }))
+  t.notOk(await responses({ input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'file-1' }] }] }))
+})
+
 t.test('hosted tools are left out, tools of the client pass', async (t) => {
   const { responses, chat } = await sent(t, {})
   const own = [
@@ -155,7 +167,7 @@ t.test('http addresses of images are refused, or fetched by the gateway, where t
 
 t.test('the UPSTREAMS file cannot allow, drop or force what the gateway decides', async (t) => {
   const parse = (more: string) => parseUpstreams('u.yaml', `upstreams:\n  - name: a\n    baseUrl: https://models.test/v1\n    model: m\n    wire: chat\n    ${more}\n`, { env: () => undefined, readFile: () => '' })
-  for (const more of ['allow: [model]', 'allow: [n_predict]', 'drop: [max_tokens]', 'force: {stream: false}', 'force: {MAX_TOKENS: 5}']) t.throws(() => parse(more), /line 6: upstreams\[0\]\.\w+ must not name/, more)
+  for (const more of ['allow: [model]', 'allow: [n_predict]', 'drop: [max_tokens]', 'force: {stream: false}', 'force: {MAX_TOKENS: 5}', 'drop: ["chat:stream"]', 'allow: ["messages:max_tokens"]', 'allow: ["chat:Model"]']) t.throws(() => parse(more), /line 6: upstreams\[0\]\.\w+ must not name/, more)
   t.throws(() => parse('allow: ["*"]'), /allow/)
   t.match(parse('allow: [top_k, "tool:web_search"]'), [{ allow: ['top_k', 'tool:web_search'], drop: [], force: {} }])
 })

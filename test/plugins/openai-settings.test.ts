@@ -3,7 +3,7 @@ import t from 'tap'
 import { respond, type Script } from '../fakes/upstream.ts'
 import { messageAnswer } from '../fakes/messages-wire.ts'
 import { completion, message, response } from '../fakes/upstream-wire.ts'
-import { chat, openGateway, post, responses } from '../upstream/gateway.ts'
+import { chat, openGateway, post, responses, type Loose } from '../upstream/gateway.ts'
 import { parseUpstreams } from '../../src/upstream/upstreams-file.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { setUp } from './vendor.ts'
@@ -53,8 +53,21 @@ t.test("agents' settings reach a chat upstream, but not OpenAI's own servers, wh
   t.match(upstream.requests.at(-1)?.body, { ...settings, messages })
   const file = (baseUrl: string) => `upstreams: [{name: a, model: m, wire: chat, baseUrl: "${baseUrl}"}]`
   const dropped = (baseUrl: string) => parseUpstreams('f', file(baseUrl), { env: () => undefined, readFile: () => '' })[0]?.drop
-  t.same(dropped('https://api.openai.com/v1'), ['chat:reasoning', 'chat:thinking', 'chat:enable_thinking'])
-  t.same(dropped('https://myopenai.com/v1'), [])
+  const refused = ['chat:reasoning', 'chat:thinking', 'chat:enable_thinking', 'chat:cache_control']
+  for (const host of ['api.openai.com', 'a.openai.azure.com', 'a.cognitiveservices.azure.com', 'a.services.ai.azure.com']) t.same(dropped(`https://${host}/v1`), refused, host)
+  for (const host of ['myopenai.com', 'services.ai.azure.com.test']) t.same(dropped(`https://${host}/v1`), [], host)
+  const openai = await setUp(t, answers, {}, { drop: refused })
+  await chat(openai.gateway, { ...settings, messages })
+  t.same(openai.upstream.requests.at(-1)?.body['messages'], [messages[0], { role: 'user', content: [{ type: 'text', text: 'x' }] }])
+  for (const name of Object.keys(settings)) t.notOk(name in openai.upstream.requests.at(-1)!.body, name)
+})
+
+t.test("agents' settings of another type are left out, and refuse no request", async (t) => {
+  const { upstream, gateway } = await setUp(t, answers)
+  for (const settings of [{ reasoning: 'high' }, { thinking: true }, { enable_thinking: 'false' }, { reasoning: null }]) {
+    t.equal((await chat(gateway, settings)).status, 200, JSON.stringify(settings))
+    for (const name of Object.keys(settings)) t.notOk(name in upstream.requests.at(-1)!.body, name)
+  }
 })
 
 t.test('a limit of -1 or null is none, on every wire', async (t) => {
@@ -83,4 +96,11 @@ t.test('the effort and the cache marks of a chat client reach a Messages upstrea
   await chat(other.gateway, { messages, reasoning: { effort: 'low' } })
   t.match(other.upstream.requests.at(-1)?.body, { reasoning: { effort: 'low' } })
   t.notOk(other.upstream.requests.at(-1)?.text.includes('cache_control'))
+  const tool = { type: 'function', function: { name: 'f', parameters: {} } }
+  const called = { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }] }
+  const result = { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'a', ...mark }, { type: 'text', text: 'b', ...mark }] }
+  await chat(gateway, { messages: [{ role: 'user', content: 'Hi' }, called, result, { role: 'user', content: 'Go on' }], tools: [tool] })
+  const { body, text } = upstream.requests.at(-1)!
+  t.match((body as Loose).messages[2].content[0], { type: 'tool_result', ...mark, content: [{ text: 'a' }, { text: 'b' }] })
+  t.equal(text.split('cache_control').length - 1, 1, 'a mark in a result is that of its block, and no other is made')
 })

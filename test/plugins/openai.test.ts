@@ -231,6 +231,9 @@ t.test('a whole answer has its calls as the wire defines them, whatever servers 
   const plain = await answered({ content: 'a', tool_calls: [] })
   t.equal(plain.finish_reason, 'stop')
   t.notOk('tool_calls' in plain.message)
+  const nothing = await answered({ content: 'a', tool_calls: [{ id: 'x', type: 'retrieval' }, null] })
+  t.equal(nothing.finish_reason, 'stop', 'entries that call nothing')
+  t.notOk('tool_calls' in nothing.message)
 })
 
 t.test('any other upstream error is a 503 server_overloaded for the client', async (t) => {

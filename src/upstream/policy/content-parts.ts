@@ -7,6 +7,7 @@ import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
 import { holderOfEntries, rebuiltEntries } from './block-entries.ts'
 import { plainMembers } from './hosted-tools.ts'
+import { lists } from './request-policy.ts'
 
 /** An http address in a conversation. */
 export type Address = {
@@ -91,7 +92,7 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
     // The input of a tool is data of the client, whatever its names are; entries are read already.
     if (isMembers(holder) && name !== 'input' && name !== entries) cleanHolder(wire, type, holder, `${param}.${name}`, references)
   }
-  noteReferences(cleaned, param, references)
+  noteReferences(wire, cleaned, param, references)
   const { content } = cleaned
   if (wire === 'messages' && HOLDERS.includes(name) && Array.isArray(content))
     cleaned['content'] = cleanParts(wire, content, `${param}.content`, references)
@@ -100,7 +101,7 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
 
 function cleanHolder(wire: WireName, type: unknown, holder: Members, param: string, references: References): void {
   const kind = type === 'document' ? 'file' : undefined
-  noteReferences(holder, param, references, kind)
+  noteReferences(wire, holder, param, references, kind)
   const { content } = holder
   if (wire === 'messages' && Array.isArray(content)) holder['content'] = cleanParts(wire, content, `${param}.content`, references)
 }
@@ -117,9 +118,10 @@ function picked(holder: Members, names: readonly string[]): Members {
 /** Members that hold an address: `url`, `image_url`, `file_url` and the like. */
 const ADDRESS = /(?:^|_)url$/
 
-function noteReferences(holder: Members, param: string, { addresses, allowed }: References, of?: Address['kind']): void {
+function noteReferences(wire: WireName, holder: Members, param: string, { addresses, allowed }: References, of?: Address['kind']): void {
   if ((holder['file_id'] ?? null) !== null) {
-    if (!allowed.has('file_id')) throw invalid(`${param}.file_id`, `${param}.file_id: stored files are not offered. Send the data itself.`)
+    if (!lists(allowed, wire, 'file_id'))
+      throw invalid(`${param}.file_id`, `${param}.file_id: stored files are not offered. Send the data itself.`)
   }
   for (const [name, value] of Object.entries(holder)) {
     if (typeof value !== 'string' || !ADDRESS.test(name) || /^data:/i.test(value)) continue

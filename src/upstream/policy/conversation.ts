@@ -3,6 +3,7 @@ import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
 import { invalid } from '../wires/coding-request-validation.ts'
 import { cleanPart, cleanParts, type References } from './content-parts.ts'
 import { clientTools, plainMembers } from './hosted-tools.ts'
+import { lists } from './request-policy.ts'
 
 /** Documented members of messages, and the reasoning that agents replay. */
 const MESSAGE = [
@@ -52,9 +53,9 @@ const CONTENT_OUTPUTS = ['function_call_output', 'custom_tool_call_output', 'com
 export function cleanItems(items: Members[], references: References): Members[] {
   return items.flatMap((item, index) => {
     const type = own(item, 'type')
-    if (type === 'item_reference' && !references.allowed.has('item_reference'))
+    if (type === 'item_reference' && !lists(references.allowed, 'responses', type))
       throw invalid(`input[${index}].type`, `input[${index}]: stored items are not offered. Send the item itself, and set store to false.`)
-    return type === 'reasoning' && !references.allowed.has('store') && !isReplayable(item)
+    return type === 'reasoning' && !lists(references.allowed, 'responses', 'store') && !isReplayable(item)
       ? []
       : [cleanItem(item, `input[${index}]`, references)]
   })

@@ -27,8 +27,8 @@ export const DOCUMENTED_MEMBERS: Record<WireName, ReadonlySet<string>> = {
   ),
 }
 
-/** What OpenAI's own servers refuse in chat, of the members that others document. In the form of an entry of `drop`. */
-export const REFUSED_BY_OPENAI: readonly string[] = names('chat:reasoning chat:thinking chat:enable_thinking')
+/** What OpenAI's own servers and Azure's refuse in chat, of the members and marks in parts that others document. In the form of an entry of `drop`. */
+export const REFUSED_BY_OPENAI: readonly string[] = names('chat:reasoning chat:thinking chat:enable_thinking chat:cache_control')
 
 /**
  * Members whose value the gateway decides, that replace one of those at some server (`n_predict`), or that need storage on our side. No

@@ -42,6 +42,11 @@ export function checkTypes(holder: Members, types: MemberTypes, path = ''): void
   }
 }
 
+/** Leaves out, in place, members of another type: settings of agents, which must not fail a request. */
+export function dropMistyped(holder: Members, types: MemberTypes): void {
+  for (const name in types) if (types[name] && !TYPES[types[name]].matches(own(holder, name))) Reflect.deleteProperty(holder, name)
+}
+
 function checkType(value: unknown, type: MemberType, param: string): void {
   if (!type.matches(value)) throw invalid(param, `${param} must be ${type.must}.`)
   if (!type.entry || !Array.isArray(value)) return

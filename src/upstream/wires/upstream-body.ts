@@ -1,7 +1,7 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
 import { openTurns } from '../../concurrency/event-loop-turns.ts'
 import { isWithin, stringifyIncrementally } from '../../json/incremental-stringify.ts'
-import { sentMembers } from '../policy/request-policy.ts'
+import { lists, sentMembers, withoutCacheMarks } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { openCallId } from './sealed-members.ts'
@@ -54,7 +54,8 @@ export function bodyWriter(wire: WireName, members: Members, limitField: string,
   }
   const body = (target: Target): Members => {
     const built = head(target)
-    built[name] = conversation
+    const isUnmarked = wire === 'chat' && lists(target.policy.drop, wire, 'cache_control')
+    built[name] = isUnmarked ? withoutCacheMarks(conversation as Members[]) : conversation
     return built
   }
   const isLarge = !isWithin(members, ONE_STRETCH)

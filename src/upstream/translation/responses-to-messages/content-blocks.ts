@@ -1,5 +1,6 @@
 /** Content parts of the Responses wire as content blocks of Messages. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { withoutMembers } from '../../policy/request-policy.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
 const DATA_URL = /^data:([^;,]*)(;[^,]*)?,/i
@@ -10,6 +11,13 @@ export function blocksOf(item: Members, path: string, name: 'content' | 'output'
   if (typeof content === 'string') return textBlocks(content)
   const parts: unknown[] = Array.isArray(content) ? content : isMembers(content) ? [content] : []
   return parts.flatMap((part, index) => (isMembers(part) ? blockOf(part, `${path}.${name}[${index}]`) : []))
+}
+
+/** The result of a call. A mark of a cache in its content is its own: the wire counts the marks of all blocks. */
+export function resultBlock(callId: string, content: Members[]): Members {
+  const mark = content.findLast((block) => own(block, 'cache_control') !== undefined)?.['cache_control']
+  const plain = content.map((block) => withoutMembers(block, ['cache_control']))
+  return { type: 'tool_result', tool_use_id: callId, content: plain, ...(mark === undefined ? {} : { cache_control: mark }) }
 }
 
 function textBlocks(text: string): Members[] {

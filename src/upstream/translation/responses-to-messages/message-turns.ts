@@ -6,7 +6,7 @@ import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
 import { refuseLostItem } from '../lost-tools.ts'
-import { blocksOf } from './content-blocks.ts'
+import { blocksOf, resultBlock } from './content-blocks.ts'
 
 const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
 
@@ -47,7 +47,7 @@ function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools
   const callId = own(item, 'call_id')
   if (typeof callId !== 'string') return
   const id = wireId(openCallId(callId, ids).id)
-  if (OUTPUTS.includes(type)) return turns.result(callId, { type: 'tool_result', tool_use_id: id, content: blocksOf(item, path, 'output') })
+  if (OUTPUTS.includes(type)) return turns.result(callId, resultBlock(id, blocksOf(item, path, 'output')))
   if (type === 'function_call') turns.call(callId, toolUse(item, id, inputOf(ownText(item, 'arguments')), tools))
   if (type === 'custom_tool_call') turns.call(callId, toolUse(item, id, inputOf(customArguments(ownText(item, 'input'))), tools))
 }

@@ -47,11 +47,13 @@ const wholeToolCall: Clean = (value, ids) => {
 const wholeCustom = object({ name: or(text, ''), input: or(text, '') })
 const sealedToolCall = sealed(object({ ...toolCall, function: wholeCall, custom: wholeCustom }))
 
-/** Some servers send an empty list of calls with every message. */
+/** Some servers send an empty list of calls with every message, or entries that call nothing. */
 const unlessEmpty =
   (clean: Clean): Clean =>
-  (value, ids) =>
-    Array.isArray(value) && value.length === 0 ? undefined : clean(value, ids)
+  (value, ids) => {
+    const cleaned = clean(value, ids)
+    return Array.isArray(cleaned) && cleaned.length === 0 ? undefined : cleaned
+  }
 
 const audio = object({ id: id('audio_'), data: text, expires_at: number, transcript: text })
 

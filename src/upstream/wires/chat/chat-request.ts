@@ -10,6 +10,7 @@ import type { Ids } from '../encrypted-ids.ts'
 import {
   checkTools,
   checkTypes,
+  dropMistyped,
   invalid,
   readBody,
   readBoolean,
@@ -45,9 +46,6 @@ const MEMBERS: MemberTypes = {
   top_logprobs: 'number',
   seed: 'number',
   reasoning_effort: 'string',
-  reasoning: 'object',
-  thinking: 'object',
-  enable_thinking: 'boolean',
   modalities: 'strings',
   audio: 'object',
   prediction: 'object',
@@ -57,6 +55,8 @@ const MEMBERS: MemberTypes = {
   prompt_cache_key: 'string',
   safety_identifier: 'string',
 }
+/** Of open models: agents send them to any server, in forms of their own. */
+const AGENT_MEMBERS: MemberTypes = { reasoning: 'object', thinking: 'object', enable_thinking: 'boolean' }
 const MESSAGE: MemberTypes = {
   content: 'string or objects',
   tool_calls: 'objects',
@@ -72,6 +72,7 @@ const SET_HERE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'str
 export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
+  dropMistyped(body, AGENT_MEMBERS)
   checkTools(body)
   const messages = (own(body, 'messages') ?? missing()) as Members[]
   if (messages.length === 0) throw invalid('messages', 'messages must not be empty.')

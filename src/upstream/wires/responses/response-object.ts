@@ -6,7 +6,7 @@ import type { Failure } from '../../../domain/errors.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
 import { outputItem } from './response-allowed-members.ts'
-import { isMembers, list, oneOf, type Members } from '../allowlist.ts'
+import { isMembers, oneOf, type Members } from '../allowlist.ts'
 import { responseUsage } from '../../usage/reported-usage.ts'
 import { MODEL } from '../model-name.ts'
 
@@ -56,7 +56,6 @@ function repeatedTool(tool: Members): Members {
 
 export type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'queued'
 
-const items = list(outputItem)
 const serviceTier = oneOf('auto', 'default', 'flex', 'scale', 'priority')
 const incompleteReason = oneOf('max_output_tokens', 'content_filter')
 
@@ -98,7 +97,7 @@ export function responseOf(
     error: failure && responseError(failure),
     incomplete_details: status === 'incomplete' ? { reason: details ?? 'max_output_tokens' } : null,
     model: MODEL,
-    output: output ?? completeItems(items(given['output'], ids), ids.fresh) ?? [],
+    output: output ?? completeItems(given['output'], ids, ids.fresh) ?? [],
     previous_response_id: null,
     ...repeated,
     service_tier: serviceTier(given['service_tier'], ids) ?? 'default',
@@ -106,11 +105,16 @@ export function responseOf(
   }
 }
 
-/** Items with what the wire requires of each, where the upstream leaves it out. `fresh`: an id for one without, by its prefix and place. */
-export function completeItems(output: unknown, fresh: (prefix: string, index: number) => string): Members[] | undefined {
-  return Array.isArray(output)
-    ? (output as Members[]).map((one, index) => completeItem(one, 'completed', (prefix) => fresh(prefix, index)))
-    : undefined
+/**
+ * The known items of an upstream's output, with what the wire requires of each where the upstream leaves it out. `fresh`: an id for one without, by its prefix
+ * and its place at the upstream. Undefined where there is no output.
+ */
+export function completeItems(output: unknown, ids: Ids, fresh: (prefix: string, index: number) => string): Members[] | undefined {
+  if (!Array.isArray(output)) return undefined
+  return (output as unknown[]).flatMap((one, index) => {
+    const cleaned = outputItem(one, ids)
+    return isMembers(cleaned) ? [completeItem(cleaned, 'completed', (prefix) => fresh(prefix, index))] : []
+  })
 }
 
 /** Ids by the type of their item. Results of tools that the client runs are not among the outputs. */

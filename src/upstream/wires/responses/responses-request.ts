@@ -10,7 +10,7 @@ import { completed, meterItems, repeatedMembers, responseHead, responseOf, type 
 import { isMembers, own, type Members } from '../allowlist.ts'
 import type { Address } from '../../policy/content-parts.ts'
 import { cleanItems } from '../../policy/conversation.ts'
-import { withoutMembers } from '../../policy/request-policy.ts'
+import { lists, withoutMembers } from '../../policy/request-policy.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from '../upstream-body.ts'
 import { callOver } from '../../translation/call-over-wires.ts'
@@ -58,7 +58,7 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
   checkTools(body)
   const input = own(body, 'input') ?? null
   if (input === null && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
-  if (isMembers(own(body, 'prompt')) && !allowed.has('prompt'))
+  if (isMembers(own(body, 'prompt')) && !lists(allowed, 'responses', 'prompt'))
     throw invalid('prompt', 'prompt: stored prompts are not offered. Send the text as instructions and input.')
   const items = Array.isArray(input) ? (input as Members[]) : []
   // Items of other types are up to the model.
@@ -76,7 +76,7 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
   const addresses: Address[] = []
   const cleaned = cleanItems(items, { addresses, allowed })
   if (Array.isArray(input)) body['input'] = cleaned
-  if (!allowed.has('store')) body['store'] = false
+  if (!lists(allowed, 'responses', 'store')) body['store'] = false
   return {
     stream,
     choices: 1,

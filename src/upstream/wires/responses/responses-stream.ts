@@ -5,7 +5,7 @@ import type { Ids } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
-import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs, outputItem } from './response-allowed-members.ts'
+import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
 import {
   completed,
   completeItem,
@@ -17,7 +17,7 @@ import {
   type ResponseHead,
   type Status,
 } from './response-object.ts'
-import { isMembers, list, object, type Members } from '../allowlist.ts'
+import { isMembers, object, type Members } from '../allowlist.ts'
 import { indexesOf, openOutputIndexes, type IndexedEvent } from './output-indexes.ts'
 import { OWN_MARKS, type Placeholder } from '../../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
@@ -191,7 +191,7 @@ function isDelta(event: Members): boolean {
   )
 }
 
-/** Ids for the items of a stream whose upstream gives them none: equal in all events of an item. */
+/** The ids of the items of a stream, for events without them, or of their own where the upstream gives none: equal in all events of an item. */
 function openItemIds(ids: Ids) {
   const known = new Map<unknown, string>()
 
@@ -208,18 +208,16 @@ function openItemIds(ids: Ids) {
       if (typeof index !== 'number') return cleaned
       const { item } = cleaned
       if (isMembers(item)) {
+        if (typeof item['id'] === 'string') known.set(index, item['id'])
         const status = cleaned['type'] === 'response.output_item.done' ? 'completed' : 'in_progress'
         return { ...cleaned, item: completeItem(item, status, (prefix) => idAt(index, prefix)) }
       }
       return cleaned['item_id'] === undefined ? { ...cleaned, item_id: idAt(index, 'item_') } : cleaned
     },
-    /** The items at the end; undefined where none was without an id. */
-    completeAll: (output: unknown) =>
-      known.size > 0 ? completeItems(cleanItems(output, ids), (prefix, index) => idAt(index, prefix)) : undefined,
+    /** The items at the end; undefined without an output. */
+    completeAll: (output: unknown) => completeItems(output, ids, (prefix, index) => idAt(index, prefix)),
   }
 }
-
-const cleanItems = list(outputItem)
 
 /** Null for an event whose item, part or annotation is not of the wire. */
 function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
