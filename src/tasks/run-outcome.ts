@@ -86,8 +86,8 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     clock(),
   )
   if (closed.outcome === 'closed') {
-    context.moved('capture', task.tenant, charge)
-    context.moved('void', task.tenant, task.estimatedCost - charge)
+    context.moved('capture', task.tenant, closed.burned)
+    context.moved('void', task.tenant, task.estimatedCost - closed.burned)
   }
   publishReady(context, task.subscription, closed.ready)
   await removeUploads(context, task)

@@ -2,14 +2,19 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openStore } from '../../src/backends/store/store.ts'
+import { balanceOf } from '../../src/domain/balance.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
-import { conclude, type Made } from '../../src/tasks/run-outcome.ts'
+import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
+import { cancel, conclude, rememberJob, settle, type Made } from '../../src/tasks/run-outcome.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
+import { verifyStore } from '../../src/verify/verify.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 
 const ID = 'acme/studio'
 const HOUR_MS = 3_600_000
+const QUOTE = 100
+const LEASE_MS = 60_000
 
 /** Two tasks of a plan that runs one at a time; the first one runs. */
 async function running(t: Test) {
@@ -17,22 +22,24 @@ async function running(t: Test) {
   t.teardown(() => store.close())
   await store.change(ID, mediaPlan({ maxConcurrentTasks: 1 }), T0)
   for (const n of [1, 2]) {
-    await store.createTask(task(n, { state: 'queued', sweepAt: null }))
-    await store.change(ID, hold(taskId(n)), T0)
+    await store.createTask(task(n, { state: 'queued', sweepAt: null, estimatedCost: QUOTE, cancelPercent: 30 }))
+    await store.change(ID, { ...hold(taskId(n)), amount: QUOTE }, T0)
   }
   const time = { now: T0 }
   const quiet = () => {}
   const published: unknown[] = []
+  const moves = { hold: 0, capture: 0, void: 0 }
   let ids = 0
   const log = { info: quiet, warn: quiet, error: quiet }
+  const moved: TaskContext['moved'] = (move, _, micro) => void (moves[move] += micro)
   const publish = (message: unknown) => void published.push(message)
-  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish, moved: quiet, log } as unknown as TaskContext
+  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish, moved, log } as unknown as TaskContext
   const claim = async (): Promise<Task> => {
     const started: Task[] = []
-    await claimDue(context, { leaseMs: 60_000, kinds: ['image'], limit: 1, start: (one) => void started.push(one) })
+    await claimDue(context, { leaseMs: LEASE_MS, kinds: ['image'], limit: 1, start: (one) => void started.push(one) })
     return started[0]!
   }
-  return { store, context, time, published, claim, first: await claim() }
+  return { store, context, time, published, moves, claim, first: await claim() }
 }
 
 t.test('a run that is put back names to the broker at once which task may run instead', async (t) => {
@@ -56,4 +63,58 @@ t.test('a provider may ask to wait for an hour since the first run without an at
   t.equal(again.id, first.id)
   t.match(await conclude(context, again, busy), { outcome: 'retrying' })
   t.match(await store.task('acme', first.id), { state: 'queued', attempts: 1 }, 'it counts: half an hour more is above an hour')
+})
+
+type Running = Awaited<ReturnType<typeof running>>
+
+/** Takes the running task away from its run: it waits again, with its provider's job. */
+const PUT_BACK: Record<string, (world: Running) => Promise<unknown>> = {
+  'handed back': ({ context, first }) => conclude(context, first, { outcome: 'handed_back' }),
+  'put back since a backend was unavailable': ({ context, first }) => conclude(context, first, { outcome: 'unavailable' }),
+  'put back for a provider that asked to wait': ({ context, first }) => conclude(context, first, { outcome: 'failed', code: 'provider_error', retryable: true, retryAfterMs: 1000 }),
+  async 'taken back from a lost lease'({ context, time }) {
+    time.now += LEASE_MS
+    t.match(await sweepTasks(context), { lost_lease: 1 })
+  },
+}
+
+for (const [how, putBack] of Object.entries(PUT_BACK)) {
+  t.test(`a task that was ${how} with its job costs its share when it is canceled, by its own books and by the balance`, async (t) => {
+    for (const claims of [0, 1]) {
+      const world = await running(t)
+      const { store, context, time, moves, first } = world
+      t.equal(await rememberJob(context, first, 'job-1'), 'remembered')
+      await putBack(world)
+      time.now += LEASE_MS
+      // A claim that is written, and has not started its task yet.
+      if (claims > 0) t.match(await store.change(ID, { op: 'claim', claim: 'late', kinds: ['image'] }, time.now), { outcome: 'claimed', task: first.id })
+      const waiting = (await store.task('acme', first.id))!
+      t.match(waiting, { state: 'queued', job: 'job-1' })
+      t.match(await cancel(context, waiting), { state: 'canceled', actualCost: 30, refundAmount: 70 })
+      t.match(balanceOf((await store.subscription(ID))!.media!), { burned: 30, held: QUOTE })
+      t.match(moves, { capture: 30, void: 70 })
+      t.same((await verifyStore(store, { now: time.now })).violations, [])
+    }
+  })
+}
+
+t.test('a task that waits for another attempt without a job costs nothing when it is canceled', async (t) => {
+  const { store, context, moves, time, first } = await running(t)
+  await rememberJob(context, first, 'job-1')
+  await conclude(context, first, { outcome: 'failed', code: 'provider_error', retryable: true })
+  t.match(await cancel(context, (await store.task('acme', first.id))!), { state: 'canceled', actualCost: 0, refundAmount: QUOTE })
+  t.match(balanceOf((await store.subscription(ID))!.media!), { burned: 0, held: QUOTE })
+  t.match(moves, { capture: 0, void: QUOTE })
+  t.same((await verifyStore(store, { now: time.now })).violations, [])
+})
+
+t.test('what a late request holds for a task that settles is given back, and is no second charge', async (t) => {
+  const { store, context, moves, time, first } = await running(t)
+  const settling = await store.moveTask(first.id, { from: ['processing'] }, 'settling', { outcome: { outcome: 'canceled', cost: 30 }, sweepAt: T0 })
+  await store.change(ID, { op: 'close', task: first.id, actual: 30, epoch: first.epoch }, T0)
+  await store.change(ID, { ...hold(first.id), amount: QUOTE }, T0)
+  t.match(await settle(context, settling!), { state: 'canceled', actualCost: 30, refundAmount: 70 })
+  t.match(balanceOf((await store.subscription(ID))!.media!), { burned: 30, held: QUOTE })
+  t.match(moves, { capture: 0, void: QUOTE })
+  t.same((await verifyStore(store, { now: time.now })).violations, [])
 })

@@ -106,10 +106,13 @@ export type Commands = {
   /** `served` false: the claimed task did not run, and the subscription regains its earlier place in the fair order. */
   requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } & Ready }
   /**
-   * `actual` null: nothing was made, the whole hold is returned. `epoch`: the claim of the run; a hold with another epoch was taken by a
-   * late request after the task's own hold was closed, and is returned as well.
+   * `actual` null: nothing was made, the whole hold is returned. `epoch`: the claim of the run, which may wait again or have been claimed once more since; a hold that
+   * this is no claim of was taken by a late request after the task's own hold was closed, and is returned as well. `burned`: what this command charged.
    */
-  close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } & Ready }
+  close: {
+    in: { task: string; actual: number | null; epoch?: number }
+    out: { outcome: 'closed' | 'none'; available: number; burned: number } & Ready
+  }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 

@@ -60,6 +60,8 @@ export type Hold = {
   keyId: string
   /** Raised by each claim: a run with an older epoch is refused (fencing). */
   epoch: number
+  /** The epoch before any claim: the claims of this hold are those above it. Absent in holds of earlier releases. */
+  firstEpoch?: number
   /** `servedBefore`: the account's `lastServedAt` when it was claimed. */
   run: { claim: string; at: number; servedBefore: number } | null
   /** When it may be claimed; 0 at once. Records written before hold the time at which it was queued. */

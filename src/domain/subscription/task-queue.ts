@@ -39,6 +39,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
     kind: input.kind,
     keyId: input.keyId,
     epoch,
+    firstEpoch: epoch,
     run: null,
     readyAt: AT_ONCE,
     at: now,
@@ -83,10 +84,10 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
 /** Closes a hold once: burns the actual cost, at most the amount held, and returns the rest in the same write. */
 export function close(record: Subscription | null, input: In<'close'>, now: number): Step<Answer<'close'>> {
   const account = record && rolled(record, now)
-  if (!record || !account) return { record, answer: { outcome: 'none', available: 0 } }
+  if (!record || !account) return { record, answer: { outcome: 'none', available: 0, burned: 0 } }
   const held = holdOf(account.holds, input.task)
-  if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available } }
-  const ran = input.actual !== null && (input.epoch === undefined || (held.run !== null && held.epoch === input.epoch))
+  if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available, burned: 0 } }
+  const ran = input.actual !== null && (input.epoch === undefined || input.epoch > firstEpochOf(held))
   const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
   const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
   const next: MediaAccount = {
@@ -97,7 +98,12 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
     keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,
   }
   const closed = withAccount(record, next)
-  return { record: closed, answer: withReady({ outcome: 'closed', available: balanceOf(next).available }, closed, now) }
+  return { record: closed, answer: withReady({ outcome: 'closed', available: balanceOf(next).available, burned: cost }, closed, now) }
+}
+
+/** Of a hold of an earlier release only the claim that runs is known. */
+function firstEpochOf({ epoch, firstEpoch, run }: Hold): number {
+  return firstEpoch ?? (run === null ? epoch : epoch - 1)
 }
 
 /** Drops an archived period from the record once it has no open hold. */

@@ -61,8 +61,8 @@ t.test('a hold takes the quote out of the available balance, once per task', asy
 t.test('closing burns the actual cost, returns the rest, and happens once', async (t) => {
   const s = subject()
   s.hold('a', 400)
-  t.same(s.close('a', 300), { outcome: 'closed', available: 700 })
-  t.same(s.close('a', 300), { outcome: 'none', available: 700 })
+  t.same(s.close('a', 300), { outcome: 'closed', available: 700, burned: 300 })
+  t.same(s.close('a', 300), { outcome: 'none', available: 700, burned: 0 })
   t.same(s.balance(), { granted: 1000, available: 700, held: 0, burned: 300 })
 })
 
@@ -84,20 +84,54 @@ t.test('what a request holds again after its task was paid is given back whole, 
   s.written(6)
   t.match(s.claim('w1'), { outcome: 'claimed', epoch: 6 })
   s.written(7)
-  t.same(close(6), { outcome: 'closed', available: 700 })
+  t.same(close(6), { outcome: 'closed', available: 700, burned: 300 })
+  const returned = { outcome: 'closed', available: 700, burned: 0 }
+  s.written(6)
+  s.hold('a', 400)
+  t.same(close(6), returned, 'not even when it is of the write that closed the first one, after one that held and claimed')
   s.written(8)
   t.match(s.hold('a', 400), { outcome: 'held' }, 'the record cannot know that it held for this task before')
-  t.same(close(6), { outcome: 'closed', available: 700 })
+  t.same(close(6), returned)
   s.hold('a', 400)
   t.match(s.claim('w2'), { outcome: 'claimed', epoch: 9 })
-  t.same(close(6), { outcome: 'closed', available: 700 }, 'not even when a worker has claimed it')
+  t.same(close(6), returned, 'not even when a worker has claimed it')
+  s.hold('a', 400)
+  s.claim('w3')
+  s.run({ op: 'requeue', task: 'a', epoch: 9, readyAt: START, served: false })
+  t.same(close(6), returned, 'nor when that worker has put it back')
   t.equal(s.balance().burned, 300)
+})
+
+t.test('a begun run is charged while its task waits again, and while a later claim has not started it', async (t) => {
+  for (const claims of [0, 1, 2]) {
+    const s = subject()
+    s.written(5)
+    s.hold('a', 400)
+    t.match(s.claim('w1'), { outcome: 'claimed', epoch: 6 })
+    s.run({ op: 'requeue', task: 'a', epoch: 6, readyAt: START, served: true })
+    for (let n = 1; n <= claims; n++) {
+      t.match(s.claim(`late ${n}`), { outcome: 'claimed', epoch: 6 + n })
+      if (n < claims) s.run({ op: 'requeue', task: 'a', epoch: 6 + n, readyAt: START, served: false })
+    }
+    t.same(s.run({ op: 'close', task: 'a', actual: 300, epoch: 6 }), { outcome: 'closed', available: 700, burned: 300 }, `${claims} claims`)
+  }
+})
+
+t.test('a hold of an earlier release, which did not keep its first epoch, is charged for the claim that runs', async (t) => {
+  const s = subject()
+  s.hold('a', 400)
+  s.claim('w1')
+  s.stored((record) => {
+    const { firstEpoch: _, ...hold } = holdOf(record.media!.holds, 'a')!
+    return { ...record, media: { ...record.media!, holds: withHold(NO_HOLDS, 'a', hold) } }
+  })
+  t.match(s.run({ op: 'close', task: 'a', actual: 300, epoch: 1 }), { outcome: 'closed', burned: 300 })
 })
 
 t.test('a task without a result releases its whole hold and is not counted as used', async (t) => {
   const s = subject()
   s.hold('a', 100)
-  t.same(s.close('a', null), { outcome: 'closed', available: 1000 })
+  t.same(s.close('a', null), { outcome: 'closed', available: 1000, burned: 0 })
   t.same(s.media().period.usage, {})
 })
 
@@ -229,7 +263,7 @@ t.test('a lowered allowance leaves nothing available until the next period, and 
   s.hold('a', 800)
   s.apply(mediaTerms({ allowance: 500 }), 2)
   t.same(s.balance(), { granted: 800, available: 0, held: 800, burned: 0 })
-  t.same(s.close('a', null), { outcome: 'closed', available: 500 })
+  t.same(s.close('a', null), { outcome: 'closed', available: 500, burned: 0 })
 })
 
 t.test('an inactive plan takes no new holds and finishes the old ones', async (t) => {
