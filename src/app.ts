@@ -39,6 +39,7 @@ import type { Resources } from './backends/resources/resources.ts'
 import type { Backends, Surroundings } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
+import { partsAtRate } from './http/least-rate.ts'
 import { openUploads, type Uploads } from './tasks/receive-upload.ts'
 import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
@@ -221,7 +222,7 @@ function decorateTasks(app: FastifyInstance, { store, broker, files: results, en
     log: app.log,
   }
   app.decorate('tasks', tasks)
-  app.decorate('uploads', openUploads(tasks))
+  app.decorate('uploads', openUploads(tasks, partsAtRate))
 }
 
 /** The address at which clients reach this process: PUBLIC_URL, else the listener's, whose port 0 resolves only once it listens. */

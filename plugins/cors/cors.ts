@@ -2,8 +2,9 @@
  * Cross-origin requests of web pages to /v1 (the Fetch standard, "CORS protocol"), for the origins of CORS_ORIGINS. Registered before the key is read,
  * because a browser sends none with its preflight.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { Failure } from '../../src/domain/errors.ts'
 
 /** Seconds for which a browser keeps the answer to a preflight. */
 const MAX_AGE = '7200'
@@ -12,28 +13,31 @@ const HEADER_LIST = /^[A-Za-z0-9, -]{1,2000}$/
 async function cors(app: FastifyInstance): Promise<void> {
   const origins = new Set(app.config.CORS_ORIGINS)
 
-  /** Adds what lets the page read the answer. False for an origin that is not listed. */
-  function admit({ headers: { origin } }: FastifyRequest, reply: FastifyReply): boolean {
-    reply.header('vary', 'Origin')
-    if (origin === undefined || !(origins.has(origin) || origins.has('*'))) return false
-    // A key is no credential of the browser. Without those, `*` exposes all headers.
-    reply.headers({ 'access-control-allow-origin': origin, 'access-control-expose-headers': '*' })
-    return true
-  }
-
-  app.addHook('onRequest', (request, reply, done) => {
-    if (request.routeOptions.config.api === 'coding') admit(request, reply)
+  app.addHook('onRequest', ({ url, headers: { origin } }, reply, done) => {
+    if (url.startsWith('/v1/')) {
+      reply.header('vary', 'Origin')
+      // A key is no credential of the browser. Without those, `*` exposes all headers.
+      if (origin !== undefined && (origins.has(origin) || origins.has('*')))
+        reply.headers({ 'access-control-allow-origin': origin, 'access-control-expose-headers': '*' })
+    }
     done()
   })
-  app.options('/v1/*', async (request, reply) => {
-    const asked = request.headers['access-control-request-headers']
-    if (admit(request, reply))
-      reply.headers({
-        'access-control-allow-methods': 'GET, POST',
-        'access-control-max-age': MAX_AGE,
-        ...(asked !== undefined && HEADER_LIST.test(asked) ? { 'access-control-allow-headers': asked } : {}),
-      })
-    return reply.code(204).send()
+  app.options('/v1/*', {
+    // The parsers of this scope are outside the memory of bodies.
+    preParsing({ headers }, _reply, _payload, done) {
+      const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+      done(hasBody ? new Failure('payload_too_large', { message: 'A preflight has no body.' }) : null)
+    },
+    async handler({ headers }, reply) {
+      const asked = headers['access-control-request-headers']
+      if (reply.hasHeader('access-control-allow-origin'))
+        reply.headers({
+          'access-control-allow-methods': 'GET, POST',
+          'access-control-max-age': MAX_AGE,
+          ...(asked !== undefined && HEADER_LIST.test(asked) ? { 'access-control-allow-headers': asked } : {}),
+        })
+      return reply.code(204).send()
+    },
   })
 }
 

@@ -1,12 +1,14 @@
 /** What a pass-through WebSocket holds, counted in the memory of bodies: a message while it arrives, and until the other side has taken it. */
 import type { Duplex } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
-import type { WebSocket } from 'ws'
+import { WebSocket } from 'ws'
 
 type Share = ReturnType<FastifyInstance['openBodyShare']>
 
 /** RFC 6455, section 7.4.1, and the registry of close codes: try again later. */
 const BUSY = 1013
+/** What a frame counts beside its payload while it waits to be sent: its header, and the objects of a write. */
+const FRAME_BYTES = 256
 
 export type MessageMemory = {
   /** The service is connected by this socket. */
@@ -43,16 +45,37 @@ export function countMessages(share: Share, socket: Duplex, service: WebSocket):
     })
   }
 
+  function giveBack(bytes: number): void {
+    // After `free`, a share refuses to take nothing too.
+    if (bytes > 0) share.take(-bytes)
+  }
+
   function countSent(to: WebSocket): void {
-    const send = to.send.bind(to) as (data: Buffer, options: object, done: () => void) => void
-    to.send = ((data: Buffer, options: object) => {
-      if (take(data.length)) send(data, options, () => share.take(-data.length))
-    }) as WebSocket['send']
+    for (const name of ['send', 'ping', 'pong'] as const) {
+      const send = to[name].bind(to) as (data: Buffer, options: unknown, done: () => void) => void
+      to[name] = ((data: Buffer, options: unknown) => {
+        const bytes = data.length + FRAME_BYTES
+        if (take(bytes)) send(data, options, () => giveBack(bytes))
+      }) as WebSocket['send'] & WebSocket['ping']
+    }
+  }
+
+  /** A ping or pong may come between the fragments of a message, of which it frees nothing. */
+  function freeControlFrames(from: WebSocket, side: keyof typeof arrived, header: number): void {
+    for (const event of ['ping', 'pong'] as const)
+      from.on(event, ({ length }: Buffer) => {
+        const bytes = Math.min(arrived[side], length + header)
+        arrived[side] -= bytes
+        giveBack(bytes)
+      })
   }
 
   function whole(side: keyof typeof arrived): void {
-    share.take(-arrived[side])
+    const bytes = arrived[side]
     arrived[side] = 0
+    // Until the service is connected, the message waits for it.
+    if (service.readyState === WebSocket.CONNECTING) service.once('open', () => giveBack(bytes))
+    else giveBack(bytes)
   }
 
   let open = 2
@@ -63,6 +86,7 @@ export function countMessages(share: Share, socket: Duplex, service: WebSocket):
   service.once('close', closed)
   countArrivals(socket, 'client')
   countSent(service)
+  freeControlFrames(service, 'service', 2)
 
   return {
     connected: (serviceSocket) => countArrivals(serviceSocket, 'service'),
@@ -70,7 +94,8 @@ export function countMessages(share: Share, socket: Duplex, service: WebSocket):
       if (client) return
       client = source
       countSent(source)
-      for (const event of ['ping', 'pong'] as const) source.on(event, () => whole('client'))
+      // A client masks its frames with four bytes.
+      freeControlFrames(source, 'client', 6)
     },
     whole,
   }

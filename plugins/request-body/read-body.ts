@@ -4,13 +4,8 @@ import type { RequestPayload } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import { openDeadline } from '../../src/http/deadlines.ts'
 import { openGrowingBuffer } from '../../src/http/growing-buffer.ts'
+import type { LeastRate } from '../../src/http/least-rate.ts'
 import { overloaded, type BodyShare } from './body-budget.ts'
-
-export type LeastRate = {
-  /** Each window, from the first read on, must bring at least `bytes`. */
-  windowMs: number
-  bytes: number
-}
 
 export type BodyLimits = {
   /** The largest body. */

@@ -6,11 +6,12 @@ import { isAscii } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
+import { LEAST_RATE, type LeastRate } from '../../src/http/least-rate.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
 import type { Manner } from '../../src/json/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
 import { NO_SHARE, openBodyBudget, REQUEST_BYTES, type BodyBudget, type BodyShare } from './body-budget.ts'
-import { readBody, type LeastRate } from './read-body.ts'
+import { readBody } from './read-body.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -48,9 +49,11 @@ const MIB = 1024 * 1024
 const ONE_STRETCH_BYTES = 256 * 1024
 /** What a parsed value counts in the budget: about its place in memory, without the characters of a string. */
 const VALUE_BYTES = 64
-const RATE: LeastRate = { windowMs: 10_000, bytes: 10 * 1024 }
 
-async function requestBody(app: FastifyInstance, { budget = openBodyBudget(256 * MIB), rate = RATE }: RequestBodyOptions): Promise<void> {
+async function requestBody(
+  app: FastifyInstance,
+  { budget = openBodyBudget(256 * MIB), rate = LEAST_RATE }: RequestBodyOptions,
+): Promise<void> {
   // The openai plugin replaces this parser, because it forwards bodies unchanged.
   app.addContentTypeParser('application/json', (request, payload, done) => app.parseBody(request, payload, 'strict', done))
 

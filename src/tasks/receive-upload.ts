@@ -31,8 +31,8 @@ const LINK = 'uploads-of-'
 
 export type Uploads = {
   /**
-   * Stores a body of `contentLength` bytes (the header) for the owner and describes it. Throws the failure of one that is no media, or above a
-   * limit; it leaves no file then.
+   * Stores a body of `contentLength` bytes (the header) for the owner and describes it. Throws the failure of one that is no media, above a
+   * limit, or slower than the least rate; it leaves no file then.
    */
   receive(owner: string, contentLength: string | undefined, body: Readable): Promise<Record<string, unknown>>
   /** The signed address to which anybody may send files for the owner, by PUT, and when it expires. */
@@ -50,8 +50,8 @@ export function uploadOwner(tenant: string): string {
   return createHash('sha256').update(tenant).digest('hex').slice(0, 24)
 }
 
-/** Opens the uploads of this process. Uploads are kept as long as results. */
-export function openUploads(context: SubmitContext, given: Partial<UploadLimits> = {}): Uploads {
+/** Opens the uploads of this process. `partsOf` reads a body, and throws when it is too slow. Uploads are kept as long as results. */
+export function openUploads(context: SubmitContext, partsOf: (body: Readable) => Parts, given: Partial<UploadLimits> = {}): Uploads {
   const limits = { ...LIMITS, ...given }
   const { files, engines, clock, log } = context
   /** Uploads that arrive now, of owners with any. */
@@ -78,7 +78,7 @@ export function openUploads(context: SubmitContext, given: Partial<UploadLimits>
   }
 
   async function store(owner: string, bytes: number, body: Readable): Promise<Record<string, unknown>> {
-    const parts = body.iterator({ destroyOnReturn: false })
+    const parts = partsOf(body)
     const prefix = await firstBytes(parts)
     const contentType = contentTypeOf(prefix)
     if (contentType === null || !OPERATIONS.some((operation) => takes(operation, 'media', contentType))) {
@@ -166,13 +166,13 @@ function announcedBytes(contentLength: string | undefined, most: number): number
   return bytes
 }
 
-type Parts = AsyncIterator<Buffer>
+type Parts = AsyncGenerator<Buffer, void>
 
 /** Up to `PREFIX_BYTES`, or a little more: whole parts. */
 async function firstBytes(parts: Parts): Promise<Buffer> {
   const first: Buffer[] = []
   for (let length = 0; length < PREFIX_BYTES;) {
-    const { value, done } = await nextOf(parts)
+    const { value, done } = await parts.next()
     if (done) break
     first.push(value)
     length += value.length
@@ -182,14 +182,5 @@ async function firstBytes(parts: Parts): Promise<Buffer> {
 
 async function* joined(prefix: Buffer, parts: Parts): AsyncGenerator<Buffer> {
   yield prefix
-  for (let part = await nextOf(parts); !part.done; part = await nextOf(parts)) yield part.value
-}
-
-/** A client that leaves is no error of ours. */
-async function nextOf(parts: Parts): Promise<IteratorResult<Buffer>> {
-  try {
-    return await parts.next()
-  } catch (cause) {
-    throw new Failure('invalid_request', { message: 'The upload ended early.', cause })
-  }
+  yield* parts
 }

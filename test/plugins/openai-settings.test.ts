@@ -39,6 +39,14 @@ t.test('a page of a listed origin may call /v1 from a browser, with its prefligh
   }
 })
 
+t.test('only /v1 is open to pages of other origins, and a preflight has no body', async (t) => {
+  const gateway = await openGateway(t, { corsOrigins: ['https://app.test'], decorate: (app) => void app.get('/other', { config: { api: 'coding' } }, async () => ({})) })
+  const ofOrigin = async (path: string) => (await fetch(`${gateway.url}${path}`, { headers: { origin: 'https://app.test' } })).headers.has('access-control-allow-origin')
+  t.same(await Promise.all(['/v1/models', '/v1/nothing', '/other'].map(ofOrigin)), [true, true, false])
+  const preflight = (body: string | ReadableStream, type: string) => fetch(`${gateway.url}/v1/models`, { method: 'OPTIONS', headers: { origin: 'https://app.test', 'content-type': type }, body, duplex: 'half' } as RequestInit)
+  for (const type of ['application/json', 'text/plain']) for (const body of ['{}', new Blob(['{}']).stream()]) t.match(await preflight(body, type), { status: 413 }, type)
+})
+
 t.test('both settings are read, and nonsense stops the start', async (t) => {
   t.match(readConfig({ MODEL_ALIASES: 'claude-*, gpt-5', CORS_ORIGINS: 'https://a.test,*' }).config, { MODEL_ALIASES: ['claude-*', 'gpt-5'], CORS_ORIGINS: ['https://a.test', '*'] })
   for (const env of [{ MODEL_ALIASES: '(a' }, { MODEL_ALIASES: '*a*b*c*' }, { CORS_ORIGINS: 'a.test' }, { CORS_ORIGINS: 'https://a.test/' }]) t.throws(() => readConfig(env), { name: 'ConfigError' })

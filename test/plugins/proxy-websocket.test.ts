@@ -1,7 +1,10 @@
 /** WebSocket through pass-through routes, with a real client. */
 import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { WebSocket } from 'ws'
+import { WebSocket, WebSocketServer } from 'ws'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { certify } from '../egress/certificate.ts'
 import { openService } from '../fakes/service.ts'
@@ -10,6 +13,8 @@ import { openProxyProgram } from './proxy-program.ts'
 
 const route = { product: 'Coding', tokensPerRequest: 10, prefix: '/live', websocket: true }
 const connect = (port: number, key: string, path = '/live/x?y=1', headers = {}, protocols = ['chat']) => new WebSocket(`ws://127.0.0.1:${port}${path}`, protocols, { headers: { authorization: `Bearer ${key}`, cookie: 'a=1', 'x-kept': 'yes', ...headers } })
+
+const heldBy = async ({ metrics }: FastifyInstance) => Number(/^tollgate_body_memory_bytes (\d+)/m.exec(await metrics.registry.metrics())?.[1])
 
 /** The status of a refused handshake. */
 async function refused(socket: WebSocket): Promise<number> {
@@ -125,7 +130,7 @@ t.test('a service that does not read stops the client instead of filling the mem
 t.test('messages count in the memory of bodies while they arrive and until they are taken, and beyond it the connection closes', async (t) => {
   const service = await openService(t, { socket: (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })) })
   const { app, port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url }], { BODY_MEMORY_MIB: '16' })
-  const held = async () => Number(/^tollgate_body_memory_bytes (\d+)/m.exec(await app.metrics.registry.metrics())?.[1])
+  const held = () => heldBy(app)
   const open = async () => {
     const socket = connect(port, coding)
     await once(socket, 'open')
@@ -152,6 +157,77 @@ t.test('messages count in the memory of bodies while they arrive and until they 
   whole.send('still open')
   t.equal(String((await once(whole, 'message'))[0]), 'still open')
   whole.terminate()
+})
+
+t.test('pings and pongs free their own memory only: a message of which fragments have arrived stays counted', async (t) => {
+  let atService: WebSocket | undefined
+  const service = await openService(t, { socket: (socket) => void (atService = socket).on('message', (data, binary) => socket.send(data, { binary })) })
+  const { app, port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
+  const freed = () => eventually('all is given back', async () => ((await heldBy(app)) === 0 ? true : null))
+  const client = connect(port, coding)
+  await once(client, 'open')
+  client.send('hello')
+  await once(client, 'message')
+  await freed()
+
+  const part = Buffer.alloc(1024 * 1024)
+  for (const [from, to] of [[client, atService!], [atService!, client]] as const) {
+    from.send(part, { fin: false })
+    await eventually('the count of what has arrived', async () => ((await heldBy(app)) > part.length ? true : null))
+    for (let i = 0; i < 5; i++) {
+      from.ping(Buffer.alloc(125))
+      await Promise.all([once(from, 'pong'), once(to, 'ping')])
+    }
+    t.ok((await heldBy(app)) > part.length)
+    from.send(part)
+    await once(client, 'message')
+    await freed()
+
+    from.ping(Buffer.alloc(125))
+    await once(to, 'ping')
+    await freed()
+  }
+  client.terminate()
+})
+
+t.test('a message that waits until the service is connected stays counted', async (t) => {
+  const accepts = Promise.withResolvers<void>()
+  const sockets = new WebSocketServer({ noServer: true })
+  const server = createServer().on('upgrade', async (request, socket, head) => {
+    await accepts.promise
+    sockets.handleUpgrade(request, socket, head, (accepted) => accepted.on('message', (data) => accepted.send(data)))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => void server.close())
+  const { app, port, coding } = await openProxyProgram(t, [{ ...route, upstream: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }])
+  const client = connect(port, coding)
+  await once(client, 'open')
+  const message = Buffer.alloc(1024 * 1024)
+  client.send(message)
+  // With its header, of which eight bytes are the length and four the mask.
+  await eventually('the count of the whole message', async () => ((await heldBy(app)) === message.length + 14 ? true : null))
+  accepts.resolve()
+  t.ok(message.equals((await once(client, 'message'))[0] as Buffer))
+  await eventually('all is given back', async () => ((await heldBy(app)) === 0 ? true : null))
+  client.terminate()
+})
+
+t.test('a side that reads nothing is sent a bounded number of pings', async (t) => {
+  const service = await openService(t, { socket: (socket) => socket.pause() })
+  const { port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url }], { BODY_MEMORY_MIB: '16' })
+  const client = connect(port, coding)
+  client.on('error', () => {})
+  await once(client, 'open')
+  const closed = once(client, 'close')
+  let isClosed = false
+  void closed.then(() => (isClosed = true))
+  const data = Buffer.alloc(125)
+  for (let i = 0; i < 1000 && !isClosed; i++) {
+    for (let j = 0; j < 1000; j++) client.ping(data)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  await eventually('the end', async () => (isClosed ? true : null))
 })
 
 t.test('the program stops with connections open', async (t) => {

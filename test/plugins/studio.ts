@@ -14,6 +14,7 @@ import { REFUSALS } from '../../src/egress/target-url.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { linkedFile, signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
+import { partsAtRate, type LeastRate } from '../../src/http/least-rate.ts'
 import { openUploads, type UploadLimits } from '../../src/tasks/receive-upload.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { monotonicUuids } from '../../src/tasks/task-ids.ts'
@@ -35,10 +36,10 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits> }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits>; uploadRate?: LeastRate }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results; `uploadLimits` those of uploads. */
-export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given, uploadLimits = {} }: StudioOptions = {}): Promise<Studio> {
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results; `uploadLimits` and `uploadRate` those of uploads. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given, uploadLimits = {}, uploadRate }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine, file)
   const folder = `${t.testdirName}-files`
@@ -64,7 +65,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         store: app.store, files, engines, refusedUrl, clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_MS,
       }
-      Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks, uploads: openUploads(tasks, uploadLimits) })
+      Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks, uploads: openUploads(tasks, (body) => partsAtRate(body, uploadRate), uploadLimits) })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
       await app.register(taskWatch)
       await app.register(media, { prefix: '/api/v1' })

@@ -108,6 +108,50 @@ t.test('an upload that is broken off leaves nothing', async (t) => {
   }
 })
 
+t.test('an upload slower than the least rate gives its place back, by session, key or signed address', async (t) => {
+  for (const { name, open } of await backends(t)) {
+    const room = await openRoom(t, { files: await open(), loops: false, uploadLimits: { arriving: 1 }, uploadRate: { windowMs: 200, bytes: 1000 } })
+    const { port } = (await listen(room)).address() as AddressInfo
+    const { pathname, search } = new URL(room.app.uploads.link(uploadOwner('acme')).url)
+    for (const [method, path, headers] of [['POST', '/dashboard/api/media/uploads', SESSION], ['POST', '/api/v1/uploads', { authorization: `Bearer ${room.raw}` }], ['PUT', `${pathname}${search}`, {}]] as const) {
+      const slow = request({ port, method, path, agent: false, headers: { ...headers, 'content-length': 5_000_000 } })
+      slow.on('error', () => {})
+      slow.write(Buffer.concat([PICTURE, Buffer.alloc(100_000)]))
+      const trickle = setInterval(() => slow.write('x'), 20)
+      const [answer] = await once(slow, 'response')
+      clearInterval(trickle)
+      t.match([answer.statusCode, JSON.parse(String(await answer.reduce((all: string, part: Buffer) => all + part, '')))], [408, { error: { code: 'request_timeout' } }], `${name} ${path}`)
+      slow.destroy()
+      t.same(await kept(room), [], name)
+      t.equal((await upload(room)).statusCode, 201, 'its place is free')
+      for (const id of await kept(room)) await room.app.files.remove(id)
+    }
+  }
+})
+
+t.test('time that the files need is not held against the client', async (t) => {
+  const files = await (await backends(t))[0]!.open()
+  const { put } = files
+  files.put = (id, parts, facts) => put(id, slowly(parts as AsyncIterable<Uint8Array>), facts)
+  const room = await openRoom(t, { files, loops: false, uploadRate: { windowMs: 100, bytes: 1_000_000 } })
+  const { port } = (await listen(room)).address() as AddressInfo
+  const sent = request({ port, agent: false, method: 'POST', path: '/dashboard/api/media/uploads', headers: { ...SESSION, 'content-length': PICTURE.length + 3_000_000 } })
+  sent.end(Buffer.concat([PICTURE, Buffer.alloc(3_000_000)]))
+  const [answer] = await once(sent, 'response')
+  t.equal(answer.statusCode, 201)
+  answer.resume()
+  await once(answer, 'close')
+})
+
+async function* slowly(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let isFirst = true
+  for await (const part of parts) {
+    if (isFirst) await new Promise((resolve) => setTimeout(resolve, 300))
+    isFirst = false
+    yield part
+  }
+}
+
 t.test('a tenant has limits of uploads and bytes at a time, which other tenants do not share', async (t) => {
   const room = await openRoom(t, { loops: false, uploadLimits: { perTenant: { count: 2, bytes: 10_000 } } })
   await upload(room)
