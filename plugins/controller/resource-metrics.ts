@@ -64,7 +64,8 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
   gauge('tollgate_declared_resources_ending', 'Active Plans and ApiKeys that expire within 7 days.', ['kind'], ({ ref }, add) => {
     const { state, expirationTime } = resources.get(ref)?.spec ?? {}
     const restMs = Date.parse(expirationTime ?? '') - clock()
-    if (state === 'Active' && restMs > 0 && restMs <= ENDING_MS) add({ kind: kindOf(ref.kind) })
+    // Zero where none ends, so that a panel has a line.
+    add({ kind: kindOf(ref.kind) }, state === 'Active' && restMs > 0 && restMs <= ENDING_MS ? 1 : 0)
   })
   gauge(
     'tollgate_declared_plans_used',
