@@ -1,7 +1,14 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
 import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
-import { operationRequest, resultLimits, type Operation, type OperationInput, type SourceInfo } from '../domain/media-operations.ts'
+import {
+  operationRequest,
+  resultLimits,
+  type Operation,
+  type OperationInput,
+  type OperationRequest,
+  type SourceInfo,
+} from '../domain/media-operations.ts'
 import { taskLogFields, type Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -30,7 +37,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       'engine run',
       { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
       async (span) => {
-        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(request, opened.media, route.max))
+        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(task, opened.media, route.max))
         if (ran.outcome === 'failed') span.fail(ran.code)
         return ran
       },
@@ -57,9 +64,9 @@ function requestOf({ object, verb, input }: Task): EngineRequest {
 }
 
 /** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */
-function limitsOf(request: EngineRequest, media: readonly SourceInfo[], max: Limits): Limits {
-  if ('width' in request) return max
-  const { durationMs } = resultLimits(request, media, max)
+function limitsOf(task: Task, media: readonly SourceInfo[], max: Limits): Limits {
+  if (task.object === 'generation') return max
+  const { durationMs } = resultLimits(requestOf(task) as OperationRequest, media, max)
   return { ...max, durationMs: Math.min(max.durationMs, Math.round(durationMs * 1.1) + 1000) }
 }
 
