@@ -131,12 +131,6 @@ const runBugs: Listed[] = [
     from: `} else if (claimedLong && task.state === 'queued') {`,
     to: `} else if (claimedLong && task.state === 'pending') {`,
   },
-  {
-    name: 'the worker of an abandoned claim is not fenced',
-    file: 'src/tasks/recovery-sweeps.ts', within: 60,
-    from: `const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })`,
-    to: 'const fenced = task',
-  },
 ]
 
 const moneyBugs: Listed[] = [
