@@ -18,7 +18,7 @@ const ROOT = join(import.meta.dirname, '..')
 export const CHART = join(import.meta.dirname, 'tollgate')
 const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
 
-type Schema = { description?: string; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
+type Schema = { description?: string; definitions?: object; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
 
 /** Settings that the chart sets itself, or that only the embedded mode has. */
 const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE DERIVED_KEYS_FILE UPSTREAMS PLAN_LIMITS
@@ -63,7 +63,7 @@ function withSettings(schema: Schema): Schema {
   )
   const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
   const files = { upstreamsFile: withoutDefaults(UpstreamsFile), enginesFile: withoutDefaults(EnginesFile), proxyRoutesFile: withoutDefaults(ProxyRoutesFile) }
-  const definitions = { setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) }, ...files }
+  const definitions = { ...schema.definitions, setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) }, ...files }
   return { ...schema, definitions, properties: { ...schema.properties, settings } }
 }
 

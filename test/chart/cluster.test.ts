@@ -324,7 +324,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await eventually('the API server to publish all kinds', async () => {
         const { body } = await api.request('GET', '/openapi/v2')
         writeFileSync(join(schemas, 'swagger.json'), JSON.stringify(body))
-        return ['ScaledObject', 'ServiceMonitor', 'PrometheusRule', 'HTTPRoute', 'ApiKey'].every((kind) => Object.keys(body.definitions).some((name) => name.endsWith(`.${kind}`))) ? true : null
+        return ['ScaledObject', 'ServiceMonitor', 'PodMonitor', 'PrometheusRule', 'HTTPRoute', 'ApiKey'].every((kind) => Object.keys(body.definitions).some((name) => name.endsWith(`.${kind}`))) ? true : null
       })
       await run(process.execPath, [join(import.meta.dirname, '../servers/kube/gen-schemas.mjs'), join(schemas, 'swagger.json'), schemas])
       for (const name of CASES) {

@@ -15,7 +15,7 @@ import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
 import { blocksOf } from '../page-blocks.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { CASES, CHART, found, helm, HELMS, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
+import { CASES, CHART, found, helm, HELMS, NAMESPACE, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
 
 /** The names of the accounts and workloads that ask the API server. */
 const asks = (name: string) => (name === 'dashboard' ? /-(controller|test|gateway)$/ : /-(controller|test)$/)
@@ -87,6 +87,9 @@ if (!missing(t, ['helm'])) {
     ['a label of two values', ['--set-json', 'commonLabels={"example.com/team":"a"}', '--set-json', 'worker.podLabels={"example.com/team":"b"}'], /commonLabels and podLabels of tollgate-worker-all both set the label example\.com\/team\./],
     ['a common label of its own and of a monitor', ['--set-json', 'commonLabels={"release":"a"}', '--set-json', 'serviceMonitor.labels={"release":"b"}'], /commonLabels and serviceMonitor\.labels both set the label release\./],
     ['alerts on metrics that nobody may read', ['--set', 'prometheusRule.enabled=true'], /networkPolicy\.metricsFrom must name the peers .* because of prometheusRule\.enabled\./],
+    ['a ServiceMonitor beside a PodMonitor', ['--set', 'serviceMonitor.enabled=true,podMonitor.enabled=true,networkPolicy.enabled=false'], /serviceMonitor\.enabled and podMonitor\.enabled are mutually exclusive: Prometheus would read every pod twice\./],
+    ['a budget of two numbers', ['--set', 'worker.podDisruptionBudget.minAvailable=1,worker.podDisruptionBudget.maxUnavailable=1'], /podDisruptionBudget': 'not' failed/],
+    ['a misspelled number of a probe', ['--set', 'worker.probes.readiness.periodSecond=1'], /additional properties 'periodSecond' not allowed/],
     ['KEDA on metrics that nobody may read', ['--set', 'worker.keda.enabled=true,worker.keda.kafka.bootstrapServers=kafka:9092'], /networkPolicy\.metricsFrom must name the peers .* because of keda\.enabled\./],
     ['a common label of its own selectors', ['--set-json', 'commonLabels={"app.kubernetes.io/name":"mine"}'], /invalid propertyName 'app.kubernetes.io\/name'/],
     ['a traffic policy of no load balancer', ['--set', 'gateway.service.externalTrafficPolicy=Local'], /gateway\.service\.externalTrafficPolicy needs gateway\.service\.type=LoadBalancer\./],
@@ -247,21 +250,52 @@ if (!missing(t, ['helm'])) {
     }
   })
 
-  t.test('every object but the CRDs has the common labels, Deployments and pods what the values add, and further objects stand as they are', async (t) => {
+  t.test('every object but the CRDs has the common labels and annotations, Deployments and pods what the values add, and further objects stand as they are', async (t) => {
     const all = await objects('extended')
-    for (const one of all.filter(({ kind, metadata }) => metadata.name !== 'beside' && kind !== 'CustomResourceDefinition')) t.equal(one.metadata.labels['example.com/cost-center'], '17', nameOf(one))
+    for (const one of all.filter(({ kind, metadata }) => metadata.name !== 'beside' && kind !== 'CustomResourceDefinition')) {
+      t.equal(one.metadata.labels['example.com/cost-center'], '17', nameOf(one))
+      t.equal(one.metadata.annotations['example.com/owner'], 'platform', nameOf(one))
+    }
     t.same(found(all, 'ConfigMap/beside').data, { text: '{{ stays }}' })
     for (const role of ['gateway', 'dispatcher', 'controller', 'worker-all']) {
       const { metadata, spec } = found(all, `Deployment/tollgate-${role}`)
-      t.same([metadata.annotations, spec.revisionHistoryLimit], [{ 'reloader.stakater.com/auto': 'true' }, 5], role)
+      t.same([metadata.annotations, spec.revisionHistoryLimit], [{ 'reloader.stakater.com/auto': 'true', 'example.com/owner': 'platform' }, 5], role)
       t.equal(spec.template.metadata.labels['example.com/cost-center'], '17', role)
       t.equal(spec.selector.matchLabels['example.com/cost-center'], undefined, 'selectors are immutable')
       t.match(spec.template.spec, { hostAliases: [{ ip: '10.0.0.9' }], dnsConfig: { options: [{ name: 'ndots', value: '2' }] } }, role)
       t.match(spec.template.spec.topologySpreadConstraints, [{ maxSkew: 2, topologyKey: 'example.com/rack', whenUnsatisfiable: 'DoNotSchedule', labelSelector: { matchLabels: spec.selector.matchLabels } }], role)
       t.equal(spec.template.spec.topologySpreadConstraints.length, 1)
-      t.equal(found(all, `PodDisruptionBudget/tollgate-${role}`).spec.maxUnavailable, '50%', role)
     }
     t.match(found(await objects('everything'), 'Service/tollgate-gateway').spec, { loadBalancerClass: 'example.com/inner', externalTrafficPolicy: 'Local', ipFamilyPolicy: 'PreferDualStack' })
+  })
+
+  t.test('a role has an image, a strategy, probes, a budget and an account of its own where the values say so', async (t) => {
+    const all = await objects('extended')
+    const [common, own] = ['0', '1'].map((digit) => `sha256:${digit.repeat(64)}`)
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+    const images = { gateway: [`registry.example.com/tollgate:${version}@${common}`, 'Always'], controller: [`tollgate-control:${version}`, 'IfNotPresent'], 'worker-all': [`registry.example.com/tollgate:2@${own}`, 'Always'] }
+    for (const [role, image] of Object.entries(images)) {
+      const [container] = found(all, `Deployment/tollgate-${role}`).spec.template.spec.containers
+      t.same([container.image, container.imagePullPolicy], image, role)
+    }
+    const { strategy, template } = found(all, 'Deployment/tollgate-worker-all').spec
+    t.same(strategy, { type: 'Recreate' })
+    t.same(found(all, 'Deployment/tollgate-gateway').spec.strategy, { type: 'RollingUpdate', rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } })
+    const [{ readinessProbe, startupProbe }] = template.spec.containers
+    t.same(readinessProbe, { httpGet: { path: '/readyz', port: 'ops' }, periodSeconds: 30, timeoutSeconds: 5, failureThreshold: 2 })
+    t.same(startupProbe, { httpGet: { path: '/livez', port: 'ops' }, periodSeconds: 2, failureThreshold: 300 })
+    const budgets = all.filter(({ kind }) => kind === 'PodDisruptionBudget').map(({ metadata, spec }) => [metadata.name, spec.maxUnavailable, spec.minAvailable])
+    t.same(budgets, [['tollgate-gateway', '50%', undefined], ['tollgate-controller', '50%', undefined], ['tollgate-worker-all', undefined, 1]])
+    const accounts = all.filter(({ kind, metadata }) => kind === 'ServiceAccount' && !metadata.name.endsWith('-test')).map(({ metadata }) => metadata.name)
+    t.same(accounts, ['tollgate-gateway', 'tollgate-worker'])
+    for (const [role, account] of [['controller', 'existing-controller'], ['dispatcher', 'sender'], ['worker-all', 'tollgate-worker']]) {
+      t.equal(found(all, `Deployment/tollgate-${role}`).spec.template.spec.serviceAccountName, account, role)
+    }
+    for (const name of ['RoleBinding/tollgate-lease', 'ClusterRoleBinding/tollgate-controller', 'ClusterRoleBinding/tollgate-controller-secrets']) {
+      t.match(found(all, name).subjects, [{ name: 'existing-controller', namespace: NAMESPACE }], name)
+    }
+    const [condition] = found(all, `ValidatingAdmissionPolicy/${NAMESPACE}-tollgate-controller-secrets`).spec.matchConditions
+    t.match(condition.expression, `'system:serviceaccount:${NAMESPACE}:existing-controller'`)
   })
 
   t.test('constraints that have a selector keep it', async (t) => {
@@ -332,9 +366,10 @@ if (!missing(t, ['helm'])) {
     }
   })
 
-  t.test('the ServiceMonitor has the timeout and the relabelings of the values', async (t) => {
-    const [endpoint] = found(await objects('extended'), 'ServiceMonitor/tollgate').spec.endpoints
-    t.match(endpoint, { interval: '1m', scrapeTimeout: '20s', relabelings: [{ targetLabel: 'cluster' }], metricRelabelings: [{ action: 'drop' }] })
+  t.test('the PodMonitor selects every pod, with the timeout and the relabelings of the values', async (t) => {
+    const { selector, podMetricsEndpoints } = found(await objects('extended'), 'PodMonitor/tollgate').spec
+    t.same(selector.matchLabels, { 'app.kubernetes.io/name': 'tollgate', 'app.kubernetes.io/instance': 'tollgate' })
+    t.match(podMetricsEndpoints[0], { interval: '1m', scrapeTimeout: '20s', relabelings: [{ targetLabel: 'cluster' }], metricRelabelings: [{ action: 'drop' }] })
   })
 
   t.test('PLAN_LIMITS and the admission policies come from the same values', async (t) => {

@@ -25,6 +25,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end -}}
 
+{{/*
+Metadata of an object. Takes `root`, `name`, the `component` that it belongs to (or its `workload`), its own `labels` and `annotations`, and `namespace`: that
+of the release unless given, and none where it is empty, for objects of the cluster.
+*/}}
+{{- define "tollgate.metadata" -}}
+{{- $labels := include "tollgate.labels" .root | fromYaml -}}
+{{- with .component }}{{ $_ := set $labels "app.kubernetes.io/component" . }}{{ end -}}
+{{- with .workload }}{{ $labels = merge (include "tollgate.component" . | fromYaml) $labels }}{{ end -}}
+name: {{ .name }}
+{{- with hasKey . "namespace" | ternary .namespace .root.Release.Namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- merge (dict) (.labels | default dict) $labels | toYaml | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* Selector labels of every pod of the release. Immutable, since selectors of Deployments are. */}}
 {{- define "tollgate.selector" -}}
 app.kubernetes.io/name: {{ include "tollgate.name" . }}
@@ -39,6 +59,11 @@ matchExpressions:
 {{- range $label, $value := include "tollgate.selector" .root | fromYaml }}
   - { key: {{ $label }}, operator: In, values: [{{ $value | quote }}] }
 {{- end }}
+{{- end -}}
+
+{{/* ServiceAccount of a role's pods. Takes `root` and `role`. */}}
+{{- define "tollgate.serviceAccount" -}}
+{{- (index .root.Values .role).serviceAccountName | default (printf "%s-%s" (include "tollgate.fullname" .root) .role) -}}
 {{- end -}}
 
 {{/* Labels that tell the pods of one workload from those of another. Takes a workload. */}}

@@ -1,13 +1,12 @@
 {{/* Parts of the pod template. `placement` takes `root` and `workload`. */}}
 
-{{/* Image reference with its tag, and with its digest if there is one. */}}
+{{/* Image of a container, and when it is pulled. Takes `root` and `own`, what a role sets of it: its own repository or tag does not have the digest of the common image. */}}
 {{- define "tollgate.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}@{{ .digest }}
-{{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
-{{- end -}}
+{{- $own := .own | default dict -}}
+{{- $common := ternary (omit .root.Values.image "digest") .root.Values.image (or (hasKey $own "repository") (hasKey $own "tag")) -}}
+{{- with merge (dict) $own $common -}}
+image: {{ .repository }}:{{ .tag | default $.root.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+imagePullPolicy: {{ .pullPolicy }}
 {{- end -}}
 {{- end -}}
 
@@ -45,22 +44,17 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Probes. /readyz reports backends that are not ready; /livez does not depend on them. */}}
+{{/* Probes. /readyz reports backends that are not ready; /livez does not depend on them. Takes what a role sets of their numbers. */}}
 {{- define "tollgate.probes" -}}
-startupProbe:
-  httpGet: { path: /livez, port: ops }
-  periodSeconds: 2
-  failureThreshold: 60
-livenessProbe:
-  httpGet: { path: /livez, port: ops }
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
-readinessProbe:
-  httpGet: { path: /readyz, port: ops }
-  periodSeconds: 5
-  timeoutSeconds: 5
-  failureThreshold: 2
+{{- $own := . | default dict -}}
+{{- range $name, $probe := dict
+  "startup" (dict "path" "/livez" "numbers" (dict "periodSeconds" 2 "failureThreshold" 60))
+  "liveness" (dict "path" "/livez" "numbers" (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6))
+  "readiness" (dict "path" "/readyz" "numbers" (dict "periodSeconds" 5 "timeoutSeconds" 5 "failureThreshold" 2)) }}
+{{ $name }}Probe:
+  httpGet: { path: {{ $probe.path }}, port: ops }
+  {{- merge (dict) (get $own $name | default dict) $probe.numbers | toYaml | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* Affinity, topology spread, node selector and tolerations: pods of a workload prefer different nodes and zones. */}}

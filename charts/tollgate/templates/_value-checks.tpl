@@ -15,7 +15,8 @@
 {{- with $values.gateway.autoscaling -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it may be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
-{{- range $name := list "serviceMonitor" "prometheusRule" "grafanaDashboards" -}}
+{{- if and $values.serviceMonitor.enabled $values.podMonitor.enabled }}{{ fail "serviceMonitor.enabled and podMonitor.enabled are mutually exclusive: Prometheus would read every pod twice." }}{{ end -}}
+{{- range $name := list "serviceMonitor" "podMonitor" "prometheusRule" "grafanaDashboards" -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey (index $values $name "labels" | default dict) $label }}{{ fail (printf "commonLabels and %s.labels both set the label %s." $name $label) }}{{ end }}{{ end -}}
 {{- end -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
@@ -47,8 +48,9 @@
 {{- if ne $values.gateway.service.type "ClusterIP" }}{{ $leads = append $leads (printf "gateway.service.type=%s" $values.gateway.service.type) }}{{ end -}}
 {{- if and .enabled $leads (not .ingressFrom) }}{{ fail (printf "networkPolicy.ingressFrom must name the peers that may call the gateways, because of %s: such as the namespace of the ingress controller. [{ namespaceSelector: {} }, { ipBlock: { cidr: 0.0.0.0/0 } }, { ipBlock: { cidr: \"::/0\" } }] is everybody." (join " and " $leads)) }}{{ end -}}
 {{- $reads := list -}}
-{{- if $values.serviceMonitor.enabled }}{{ $reads = append $reads "serviceMonitor.enabled" }}{{ end -}}
-{{- if $values.prometheusRule.enabled }}{{ $reads = append $reads "prometheusRule.enabled" }}{{ end -}}
+{{- range $name := list "serviceMonitor" "podMonitor" "prometheusRule" -}}
+{{- if (index $values $name).enabled }}{{ $reads = append $reads (printf "%s.enabled" $name) }}{{ end -}}
+{{- end -}}
 {{- range (include "tollgate.workloads" $ | fromYaml).workloads }}{{ if dig "keda" "enabled" false .values }}{{ $reads = append $reads "keda.enabled" }}{{ end }}{{ end -}}
 {{- if and .enabled $reads (not .metricsFrom) }}{{ fail (printf "networkPolicy.metricsFrom must name the peers that may read metrics, such as the namespace of Prometheus, because of %s." (uniq $reads | join " and ")) }}{{ end -}}
 {{- end -}}
