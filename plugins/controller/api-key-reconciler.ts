@@ -23,7 +23,8 @@ import {
   type GatheredKey,
   type KeyStep,
 } from '../../src/domain/reconcile/reconcile-api-key.ts'
-import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import { isPaused, paused } from '../../src/domain/reconcile/status-conditions.ts'
+import type { ApiKeyResource, ApiKeyStatus, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
 export type KeyContext = {
@@ -50,6 +51,8 @@ export type KeyPass = {
   rejection: Unavailable | null
 }
 
+/** Of a resource that no pass has looked at. */
+const UNOBSERVED: ApiKeyStatus = { observedGeneration: -1, conditions: [] }
 /** Ends a pass whose decisions never become steady, which is a bug. */
 const MAX_STEPS = 400
 
@@ -59,7 +62,13 @@ type Facts = GatheredKey & { found: KeySecret | null }
 export async function runKeyPass(context: KeyContext, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<KeyPass> {
   const ref = refOf(key)
   const touched = new Set<string>()
-  const deleted: KeyPass = { requeueAt: null, touched: [], ready: 'notReady', rejection: null }
+  const nothing: KeyPass = { requeueAt: null, touched: [], ready: 'notReady', rejection: null }
+  if (isPaused(key)) {
+    const before = (await context.resources.status(ref)) as ApiKeyStatus | null
+    context.assertLeading()
+    await context.resources.setStatus(ref, paused(before, UNOBSERVED, key.metadata.generation, context.clock()))
+    return nothing
+  }
   let facts = await gather(context, key, siblings)
   let rejection: Unavailable | null = null
   const rejected = (error: unknown): Facts => {
@@ -70,7 +79,7 @@ export async function runKeyPass(context: KeyContext, key: ApiKeyResource, sibli
   if (facts.versions.some(({ state }) => state !== 'deleted')) {
     // Someone may have removed the finalizer.
     const retained = await context.resources.retain(ownerOf(key)).catch(rejected)
-    if (retained === 'gone') return deleted
+    if (retained === 'gone') return nothing
     if (retained !== 'retained') facts = retained
   }
   for (let steps = 0; steps < MAX_STEPS; steps++) {
@@ -85,7 +94,7 @@ export async function runKeyPass(context: KeyContext, key: ApiKeyResource, sibli
       return { requeueAt, touched: [...touched], ready, rejection }
     }
     const next = await apply(context, decision.next, facts, now).catch(rejected)
-    if (next === 'gone') return { ...deleted, touched: [...touched] }
+    if (next === 'gone') return { ...nothing, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)
     facts = next
   }
@@ -122,7 +131,7 @@ async function gather(
   const [record, versions, found, status] = await Promise.all([
     store.subscription(subscriptionId(namespace, planRef.name)),
     store.keyVersions(uid),
-    secretName === undefined ? null : resources.secret({ ...ref, uid }, secretName),
+    secretName === undefined ? null : resources.secret(key, secretName),
     resources.status(ref),
   ])
   return {

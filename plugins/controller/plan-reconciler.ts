@@ -5,10 +5,10 @@ import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from 
 import type { Message } from '../../src/domain/messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
-import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
+import { isPaused, nextTime, paused } from '../../src/domain/reconcile/status-conditions.ts'
 import { readyTasks } from '../../src/domain/subscription/ready-tasks.ts'
 import { publishReady } from '../../src/tasks/publish-ready.ts'
-import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import type { PlanResource, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
 export type PlanContext = {
@@ -39,6 +39,13 @@ export async function runPlanPass(
   ref: Ref,
   plan: PlanResource | null,
 ): Promise<PlanPass> {
+  if (plan && isPaused(plan)) {
+    const before = (await resources.status(ref)) as PlanStatus | null
+    assertLeading()
+    const unobserved = { observedGeneration: -1, activeKeys: 0, conditions: [] }
+    await resources.setStatus(ref, paused(before, unobserved, plan.metadata.generation, clock()))
+    return { requeueAt: null, isChanged: false }
+  }
   const id = subscriptionId(ref.namespace, ref.name)
   const isLimited = plan !== null && limitsTogether(limits, ref.namespace)
   const [record, keys, status, grants] = await Promise.all([

@@ -11,6 +11,10 @@ export const FIELD_PATTERNS = {
     pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$',
     must: 'must be lower-case letters, digits and hyphens, beginning and ending with a letter or digit',
   },
+  labelValue: {
+    pattern: '^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$',
+    must: 'must be empty, or letters, digits, hyphens, underscores and dots, beginning and ending with a letter or digit',
+  },
   /** RFC 1123 subdomain. */
   subdomain: {
     pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',

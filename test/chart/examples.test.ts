@@ -3,9 +3,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import t from 'tap'
+import { parse } from 'yaml'
 import { readAddress } from '../../src/backends/broker/kafka/kafka-url.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
-import { missing } from '../servers/client.ts'
+import { installed, missing } from '../servers/client.ts'
+import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { CHART, found, helm, parsed, pods } from './chart.ts'
 
@@ -24,6 +26,35 @@ t.test('the address of Kafka leads to the cluster, as the user, with the topics 
   for (const kind of [...KINDS, 'webhook']) t.equal(found(all, `KafkaTopic/${address.topicPrefix}${kind}`).spec.partitions, address.partitions)
 })
 
+if (!missing(t, ['glua'])) {
+  t.test('Argo CD sees the health of Plans and ApiKeys', async (t) => {
+    const { data } = parse(written('argo-cd.yaml'))
+    const [script = '', ...others] = Object.values<string>(data)
+    t.same(Object.keys(data), ['Plan', 'ApiKey'].map((kind) => `resource.customizations.health.tollgate.dev_${kind}`))
+    t.same(others, [script])
+    const ready = (status: string, reason: string) => ({ type: 'Ready', status, reason, message: 'Why.' })
+    const paused = { type: 'Paused', status: 'True', reason: 'Paused', message: 'Why.' }
+    const observed = (...conditions: object[]) => ({ observedGeneration: 2, conditions: [{ type: 'PlanActive', status: 'True' }, ...conditions] })
+    const rows: [health: string, status?: object][] = [
+      ['Progressing'],
+      ['Progressing', { observedGeneration: -1 }],
+      ['Progressing', { ...observed(ready('True', 'Issued')), observedGeneration: 1 }],
+      ['Progressing', observed(ready('Unknown', 'StoreUnavailable'))],
+      ['Progressing', observed(ready('False', 'StoreUnavailable'))],
+      ['Healthy', observed(ready('True', 'Issued'))],
+      ['Suspended', observed(ready('False', 'KeySuspended'))],
+      ['Suspended', observed(ready('False', 'PlanRetired'))],
+      ['Suspended', { ...observed(ready('True', 'Issued'), paused), observedGeneration: 1 }],
+      ['Degraded', observed(ready('False', 'SecretConflict'))],
+      ['Degraded', observed(ready('False', 'PlanNotAllowed'))],
+    ]
+    for (const [health, status] of rows) {
+      const folder = t.testdir({ 'health.lua': `local obj = ${lua({ metadata: { generation: 2 }, status })}\nlocal function health()\n${script}end\nlocal found = health()\nprint(found.status, found.message ~= nil)` })
+      t.equal(await command(installed('glua'), [join(folder, 'health.lua')]), `${health}\ttrue\n`, JSON.stringify(status))
+    }
+  })
+}
+
 if (!missing(t, ['helm'])) {
   t.test('the chart takes the values, and mounts what the MongoDB operator writes', async (t) => {
     const all = parsed(await helm(['template', 'tollgate', CHART, '--namespace', 'tollgate', '--values', join(FOLDER, 'values.yaml')]))
@@ -34,4 +65,11 @@ if (!missing(t, ['helm'])) {
       t.equal(address.value, '/etc/tollgate/store/connectionString.standard', pod)
     }
   })
+}
+
+/** A JSON value as an expression of Lua. */
+function lua(value: unknown): string {
+  if (Array.isArray(value)) return `{ ${value.map(lua).join(', ')} }`
+  if (typeof value !== 'object' || value === null) return value === undefined ? 'nil' : JSON.stringify(value)
+  return `{ ${Object.entries(value).map(([name, member]) => `${name} = ${lua(member)}`).join(', ')} }`
 }

@@ -55,7 +55,7 @@ if (kubeconfig !== null) {
       ['one of another group', 'POST', mine, ours({ labels, ownerReferences: [{ ...owner, apiVersion: 'tollgate.dev.example.com/v1' }] })],
       ['one without a label', 'POST', mine, ours({ ownerReferences: [owner] })],
       ['one with the label of another', 'POST', mine, ours({ labels: { 'tollgate.dev/api-key': 'other' }, ownerReferences: [owner] })],
-      ['one with an entry for another program', 'POST', mine, ours({ labels, ownerReferences: [owner] }, { data: { ...data, 'tls.key': 'eA==' } })],
+      ['one without the key', 'POST', mine, ours({ labels, ownerReferences: [owner] }, { data: { 'tls.key': 'eA==' } })],
       ['one without entries', 'POST', mine, ours({ labels, ownerReferences: [owner] }, { data: undefined })],
       ["somebody else's Secret", 'PUT', `${mine}/foreign`, { ...foreign, data }],
       ["somebody else's Secret, as if it were a key's", 'PUT', `${mine}/foreign`, { ...foreign, metadata: { ...foreign.metadata, labels, ownerReferences: [owner] } }],

@@ -288,7 +288,7 @@ if (!missing(t, ['helm'])) {
     t.same(budgets, [['tollgate-gateway', '50%', undefined], ['tollgate-controller', '50%', undefined], ['tollgate-worker-all', undefined, 1]])
     const accounts = all.filter(({ kind, metadata }) => kind === 'ServiceAccount' && !metadata.name.endsWith('-test')).map(({ metadata }) => metadata.name)
     t.same(accounts, ['tollgate-gateway', 'tollgate-worker'])
-    for (const [role, account] of [['controller', 'existing-controller'], ['dispatcher', 'sender'], ['worker-all', 'tollgate-worker']]) {
+    for (const [role, account] of Object.entries({ controller: 'existing-controller', dispatcher: 'sender', 'worker-all': 'tollgate-worker' })) {
       t.equal(found(all, `Deployment/tollgate-${role}`).spec.template.spec.serviceAccountName, account, role)
     }
     for (const name of ['RoleBinding/tollgate-lease', 'ClusterRoleBinding/tollgate-controller', 'ClusterRoleBinding/tollgate-controller-secrets']) {

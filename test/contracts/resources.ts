@@ -146,18 +146,35 @@ const writing: Promises<Place> = {
     await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
     const { resources } = await watching(place)
     const key = keyOf(resources, ci(place))
-    t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
+    t.equal(await resources.secret(key, 'ci-key'), null)
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'unchanged')
-    t.same(await resources.secret(ownerOf(key), 'ci-key'), SECRET)
+    t.same(await resources.secret(key, 'ci-key'), SECRET)
     t.same(await place.secretEntries(place.namespace('acme'), 'ci-key'), { 'api-key': SECRET.apiKey, 'key-id': SECRET.keyId })
     const rotated = { apiKey: 'svc_live_second', keyId: 'uid-1', mac: 'bb' }
     t.equal(await resources.putSecret(key, 'ci-key', rotated), 'written')
-    t.same(await resources.secret(ownerOf(key), 'ci-key'), rotated)
+    t.same(await resources.secret(key, 'ci-key'), rotated)
     await resources.removeSecrets(ownerOf(key))
     await resources.removeSecrets(ownerOf(key))
-    t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
+    t.equal(await resources.secret(key, 'ci-key'), null)
     t.equal(await place.secretEntries(place.namespace('acme'), 'ci-key'), null)
+  },
+
+  'a Secret has the further entries of the template, follows its changes, and loses what it no longer has': async (t, place) => {
+    const entries = () => place.secretEntries(place.namespace('acme'), 'ci-key')
+    const own = { 'api-key': SECRET.apiKey, 'key-id': SECRET.keyId }
+    const data = { OPENAI_API_KEY: '$(api-key)', 'config.toml': 'key = "$(api-key)" # $(key-id) $(other)' }
+    await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key', secretTemplate: { data } }))
+    const { resources } = await watching(place)
+    await resources.putSecret(keyOf(resources, ci(place)), 'ci-key', SECRET)
+    t.same(await entries(), { ...own, OPENAI_API_KEY: SECRET.apiKey, 'config.toml': `key = "${SECRET.apiKey}" # ${SECRET.keyId} $(other)` })
+    await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key', secretTemplate: { data: { OTHER: 'text' } } }))
+    await place.settle()
+    const changed = keyOf(resources, ci(place))
+    t.same(await resources.secret(changed, 'ci-key'), { ...SECRET, isModified: true })
+    t.equal(await resources.putSecret(changed, 'ci-key', SECRET), 'written')
+    t.same(await resources.secret(changed, 'ci-key'), SECRET)
+    t.same(await entries(), { ...own, OTHER: 'text' })
   },
 
   'a Secret of somebody else is neither read, written nor removed': async (t, place) => {
@@ -167,10 +184,10 @@ const writing: Promises<Place> = {
     const [key, other] = [keyOf(resources, ci(place)), keyOf(resources, ci(place, 'other'))]
     const foreign = await place.secretEntries(place.namespace('acme'), 'foreign')
     t.equal(await resources.putSecret(key, 'foreign', SECRET), 'conflict')
-    t.equal(await resources.secret(ownerOf(key), 'foreign'), null)
+    t.equal(await resources.secret(key, 'foreign'), null)
     t.equal(await resources.putSecret(key, 'shared', SECRET), 'written')
     t.equal(await resources.putSecret(other, 'shared', { ...SECRET, apiKey: 'stolen' }), 'conflict')
-    t.equal(await resources.secret(ownerOf(other), 'shared'), null)
+    t.equal(await resources.secret(other, 'shared'), null)
     await resources.removeSecrets(ownerOf(other))
     t.same(await place.secretEntries(place.namespace('acme'), 'foreign'), foreign)
     t.match(await place.secretEntries(place.namespace('acme'), 'shared'), { 'api-key': SECRET.apiKey })
@@ -187,7 +204,7 @@ const writing: Promises<Place> = {
     await place.settle()
     t.same([...new Set(told)], ['ApiKey acme/ci'])
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
-    t.same(await resources.secret(ownerOf(key), 'ci-key'), SECRET)
+    t.same(await resources.secret(key, 'ci-key'), SECRET)
   },
 
   'a key that is gone leaves no Secret behind, and gets none any more': async (t, place) => {

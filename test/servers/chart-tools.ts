@@ -1,4 +1,4 @@
-/** Further linters of the chart and its release: Checkov, actionlint, and the CRDs of the chart's optional objects. */
+/** Further tools for the chart and its release: Checkov, actionlint, Argo CD's Lua, and the CRDs of the chart's optional objects. */
 import { copyFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Entry } from './cache.ts'
@@ -26,4 +26,4 @@ const crds: Entry = {
   },
 }
 
-export const CHART_TOOLS: readonly Entry[] = [crds, pythonPackage('checkov', 'checkov', '3.3.30'), goProgram('actionlint', 'github.com/rhysd/actionlint/cmd/actionlint', '1.7.12')]
+export const CHART_TOOLS: readonly Entry[] = [crds, pythonPackage('checkov', 'checkov', '3.3.30'), goProgram('actionlint', 'github.com/rhysd/actionlint/cmd/actionlint', '1.7.12'), goProgram('glua', 'github.com/yuin/gopher-lua/cmd/glua', '1.1.1')]

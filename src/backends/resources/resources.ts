@@ -56,7 +56,11 @@ export type ApiKeySpec = {
   rotationRevision: number
   expirationTime?: string
   limit?: { weeklyTokens?: number; amountPerPeriod?: string }
+  secretTemplate?: SecretTemplate
 }
+
+/** What a key's Secret has besides the key. In the texts of `data`, `$(api-key)` and `$(key-id)` stand for the key and its id. */
+export type SecretTemplate = { labels?: Record<string, string>; annotations?: Record<string, string>; data?: Record<string, string> }
 
 export type PlanResource = { apiVersion: typeof API_VERSION; kind: 'Plan'; metadata: Metadata; spec: PlanSpec }
 export type ApiKeyResource = { apiVersion: typeof API_VERSION; kind: 'ApiKey'; metadata: Metadata; spec: ApiKeySpec }
@@ -108,6 +112,12 @@ export type ApiKeyStatus = {
 
 /** Content of a key's Secret: entries `api-key` and `key-id` (the id of the key's version), and the annotation that proves that the controller wrote it. */
 export type KeySecret = { apiKey: string; keyId: string; mac: string }
+
+/** Every entry of a key's Secret, by its name: those of the template, the key and its id. */
+export function secretEntries({ apiKey, keyId }: KeySecret, { data = {} }: SecretTemplate = {}): Record<string, string> {
+  const entries = Object.entries(data).map(([name, text]) => [name, text.replaceAll('$(api-key)', () => apiKey).replaceAll('$(key-id)', () => keyId)])
+  return { ...Object.fromEntries(entries), 'api-key': apiKey, 'key-id': keyId }
+}
 
 /** `conflict`: a Secret of that name has a different owner and was not changed. `gone`: the owner was deleted, and no Secret was left behind. */
 export type SecretOutcome = 'written' | 'unchanged' | 'conflict' | 'gone'
@@ -171,8 +181,8 @@ export type Resources = {
   isObserved(ref: Ref): boolean
   /** Writes the key's Secret of that name if it differs from the present one. */
   putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
-  /** The Secret of that name if `owner` owns it. `isModified`: its metadata or type differs from what `putSecret` writes. */
-  secret(owner: Ref & { uid: string }, name: string): Promise<(KeySecret & { isModified?: true }) | null>
+  /** The Secret of that name if `owner` owns it. `isModified`: apart from the key it differs from what `putSecret` writes. */
+  secret(owner: ApiKeyResource, name: string): Promise<(KeySecret & { isModified?: true }) | null>
   /** Removes every Secret owned by that ApiKey. */
   removeSecrets(owner: Ref & { uid: string }): Promise<void>
   /**

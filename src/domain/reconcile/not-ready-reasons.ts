@@ -27,6 +27,7 @@ export type Reason =
   | 'SealingKeyMissing'
   | 'ClusterRefused'
   | 'StoreUnavailable'
+  | 'Paused'
 
 /** `message` of a condition, by its reason. */
 export const MESSAGES: Record<Reason, string> = {
@@ -51,6 +52,7 @@ export const MESSAGES: Record<Reason, string> = {
   SealingKeyMissing: 'The key cannot be decrypted: the sealing key that encrypted it is not configured.',
   ClusterRefused: 'The API server rejected a request for this key; the controller retries.',
   StoreUnavailable: 'The store is unavailable; the controller retries.',
+  Paused: 'The annotation tollgate.dev/paused keeps the controller from changing anything; times and deletion take effect.',
 }
 
 /** What keeps a condition from being fulfilled. Without a `message` the condition has that of its reason. */

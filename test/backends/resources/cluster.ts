@@ -107,9 +107,10 @@ async function isSynced({ request }: Api, resources: Resources | undefined, name
   return true
 }
 
-async function isSecretSynced(request: Api['request'], resources: Resources, { kind, metadata: { namespace, name, uid }, spec }: ApiKeyResource): Promise<boolean> {
+async function isSecretSynced(request: Api['request'], resources: Resources, key: ApiKeyResource): Promise<boolean> {
+  const { metadata: { namespace, uid }, spec } = key
   if (spec.secretName === undefined) return true
-  const shown = await resources.secret({ kind, namespace, name, uid }, spec.secretName)
+  const shown = await resources.secret(key, spec.secretName)
   const { status, body } = await request('GET', `/api/v1/namespaces/${namespace}/secrets/${spec.secretName}`)
   const isOurs = status === 200 && body.metadata.ownerReferences?.[0]?.uid === uid
   return isOurs ? shown?.apiKey === Buffer.from(body.data['api-key'], 'base64').toString() : shown === null

@@ -7,11 +7,11 @@ import type { ApiResponse, Client, Method, RequestOptions } from '../../../src/b
 import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
 import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
 import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
-import { openSecrets, type Owner } from '../../../src/backends/resources/kubernetes/secrets.ts'
+import { openSecrets, type TemplateOwner } from '../../../src/backends/resources/kubernetes/secrets.ts'
 import { applyStatus } from '../../../src/backends/resources/kubernetes/status-subresource.ts'
 import type { ApiKeyStatus } from '../../../src/backends/resources/resources.ts'
 
-const OWNER: Owner = { kind: 'ApiKey', namespace: 'acme', name: 'ci', uid: 'uid-ci' }
+const OWNER: TemplateOwner = { kind: 'ApiKey', namespace: 'acme', name: 'ci', uid: 'uid-ci', template: {} }
 const KEY = 'svc_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG012345'
 const SECRET = { apiKey: KEY, keyId: 'uid-ci-0', mac: 'm' }
 
@@ -190,6 +190,27 @@ t.test('a Secret is created, repaired, or left to its owner', async (t) => {
   }
 })
 
+t.test('a Secret has the labels and annotations of the template, loses those that it no longer has, and keeps what others added', async (t) => {
+  const cache = openCache()
+  const { client } = server(made(5), made(7, 200), made(8, 200))
+  const secrets = openSecrets(client, cache, () => true)
+  const put = (template: TemplateOwner['template']) => secrets.put({ ...OWNER, template }, 'key', SECRET)
+  const found = () => cache.get('acme', 'key') as KubeObject
+  const own = { 'app.kubernetes.io/managed-by': 'tollgate', 'tollgate.dev/api-key': 'ci' }
+  t.equal(await put({ labels: { team: 'one', tier: 'a' }, annotations: { note: 'x' } }), 'written')
+  t.same(found().metadata.labels, { ...own, team: 'one', tier: 'a' })
+  t.match(found().metadata.annotations, { note: 'x', 'tollgate.dev/mac': 'm' })
+  cache.put(null, { ...found(), metadata: { ...found().metadata, resourceVersion: '6', labels: { ...found().metadata.labels, theirs: 'yes' } } })
+  t.match(secrets.get({ ...OWNER, template: { labels: { team: 'two' } } }, 'key'), { isModified: true })
+  t.equal(await put({ labels: { team: 'two' } }), 'written')
+  t.same(found().metadata.labels, { ...own, team: 'two', theirs: 'yes' })
+  t.equal(found().metadata.annotations?.['note'], undefined)
+  t.equal(await put({}), 'written')
+  t.same(found().metadata.labels, { ...own, theirs: 'yes' })
+  t.same(found().metadata.annotations, { 'tollgate.dev/mac': 'm' })
+  t.equal(await put({}), 'unchanged')
+})
+
 t.test('the Secrets of a deleted owner are removed, and no others', async (t) => {
   const ours = await written()
   const { client, asked } = server(made(5), ok({}))
@@ -224,10 +245,12 @@ t.test('the message of a webhook that quotes the key is withheld', async (t) => 
   const encoded = Buffer.from(KEY).toString('base64')
   const messageOf = async (message: string) => {
     const { client } = server({ status: 422, body: { message } })
-    return openSecrets(client, openCache(), () => true).put(OWNER, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
+    const owner = { ...OWNER, template: { data: { config: 'key = $(api-key)', url: 'https://api.example.com' } } }
+    return openSecrets(client, openCache(), () => true).put(owner, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
   }
   t.equal(await messageOf('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets returned 422: no more than 3 Secrets')
-  for (const quote of [KEY, encoded, `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
+  t.match(await messageOf('https://api.example.com is no host'), 'https://api.example.com is no host', 'what is not the key may be quoted')
+  for (const quote of [KEY, encoded, Buffer.from(`key = ${KEY}`).toString('base64'), `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
     t.equal(await messageOf(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets returned 422: the message quotes the key and is withheld', quote)
   }
 })

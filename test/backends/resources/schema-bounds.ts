@@ -32,7 +32,7 @@ const BASES: Record<Kind, Record<string, unknown>> = {
     'spec.media.prices[0]': mediaPlan('studio', {}, { prices: [{ kind: 'image', amount: '1' }] }),
     'spec.media.prices[0].operation': mediaPlan('studio', {}, { prices: [{ operation: 'trim', amount: '1' }] }),
   },
-  ApiKey: { '': apiKey('ci', 'studio') },
+  ApiKey: { '': apiKey('ci', 'studio'), 'spec.secretTemplate': apiKey('ci', 'studio', { secretName: 'ci-key' }) },
 }
 
 type Samples = { inside: string[]; outside: string[] }
@@ -64,10 +64,11 @@ const SAMPLES: Record<string, Samples> = {
   'spec.limit.amountPerPeriod': AMOUNT,
   'spec.planRef.name': LABEL,
   'spec.secretName': SUBDOMAIN,
+  'spec.secretTemplate.labels.one': { inside: ['', 'a', 'A.b_c-0'], outside: ['-a', 'a.', 'a b', 'é', 'a\n'] },
 }
 
 /** Keywords without a bound of a single value: `required` is covered with the members, CEL rules by rows of `manifests.ts`. Any other keyword without sides is an error. */
-const NO_BOUND = new Set(['description', 'default', 'properties', 'items', 'required', 'x-kubernetes-validations', 'x-kubernetes-list-type'])
+const NO_BOUND = new Set(['description', 'default', 'properties', 'additionalProperties', 'items', 'required', 'x-kubernetes-validations', 'x-kubernetes-list-type'])
 
 const OTHERS = {
   string: [7, true, [], ['text'], {}],
@@ -84,6 +85,7 @@ const SIDES: Record<string, (schema: Schema, field: string) => Sides> = {
   minLength: ({ minLength }) => ({ inside: ['a'.repeat(minLength)], outside: ['a'.repeat(minLength - 1)], words: { files: `fewer than ${minLength} characters`, server: `at least ${minLength} chars` } }),
   maxLength: (schema, field) => maxLength(schema, SAMPLES[field]),
   maxItems: ({ maxItems, items }) => ({ inside: [distinct(items)], outside: [Array(maxItems + 1).fill(distinct(items)[0])], words: { files: `more than ${maxItems} items`, server: `at most ${maxItems} items` } }),
+  maxProperties: ({ maxProperties }) => ({ inside: [members(maxProperties)], outside: [members(maxProperties + 1)], words: { files: `more than ${maxProperties} properties`, server: `at most ${maxProperties} items` } }),
   enum: (schema) => ({ inside: schema.enum, outside: ['Other', schema.enum[0].toUpperCase()], words: { files: 'must be one of', server: 'Unsupported value' } }),
   pattern: ({ pattern }, field) => ({ ...SAMPLES[field]!, words: { files: inWords(pattern) ?? 'no words for this pattern', server: 'should match' } }),
   format: ({ format }) => FORMATS[format]!,
@@ -112,6 +114,11 @@ function distinct({ properties: { kind, operation } }: Schema): object[] {
   return [...kind.enum.map((name: string) => ({ kind: name, amount: '1' })), ...operation.enum.map((name: string) => ({ operation: name, amount: '1' }))]
 }
 
+/** As many members with texts. */
+function members(count: number): Record<string, string> {
+  return Object.fromEntries(Array.from({ length: count }, (_, i) => [`m${i}`, 'text']))
+}
+
 function* rowsOf(kind: Kind, schema: Schema, field: string): Generator<BoundRow> {
   for (const keyword of Object.keys(schema)) {
     if (NO_BOUND.has(keyword)) continue
@@ -125,6 +132,7 @@ function* rowsOf(kind: Kind, schema: Schema, field: string): Generator<BoundRow>
     yield { ...row(kind, member, 'required', undefined), words: { files: 'is required', server: 'Required value' }, fault: `${member}: ` }
   }
   for (const [name, property] of Object.entries(schema.properties ?? {})) yield* rowsOf(kind, property, `${field}.${name}`)
+  if (schema.additionalProperties) yield* rowsOf(kind, schema.additionalProperties, `${field}.one`)
   if (schema.items) yield* rowsOf(kind, schema.items, `${field}[0]`)
 }
 
@@ -143,7 +151,7 @@ function put(within: Answered, [name = '', ...below]: string[], value: unknown):
   else within[name] = value
 }
 
-const KEYWORDS = /^(type|format|enum|pattern|required|not|(all|any|one)Of|multipleOf|uniqueItems|nullable|additionalProperties|(exclusiveM|m)(in|ax)imum|m(in|ax)(Length|Items|Properties))$/
+const KEYWORDS = /^(type|format|enum|pattern|required|not|(all|any|one)Of|multipleOf|uniqueItems|nullable|(exclusiveM|m)(in|ax)imum|m(in|ax)(Length|Items|Properties))$/
 
 export type Bounds = {
   rows: BoundRow[]

@@ -25,7 +25,7 @@ import { addFinalizer, removeFinalizer } from './finalizer.ts'
 import { openLeader, type Leader } from './leader-election.ts'
 import { COLLECTIONS, type KubeObject } from './api-objects.ts'
 import { openReflector, type Reflector, type ReflectorOptions } from './reflector.ts'
-import { openSecrets, SECRET_LABEL, type Owner } from './secrets.ts'
+import { openSecrets, SECRET_LABEL, type TemplateOwner } from './secrets.ts'
 import { applyStatus } from './status-subresource.ts'
 
 export type KubernetesOptions = Pick<ReflectorOptions, 'relistMs' | 'watchSeconds' | 'pageSize'> & {
@@ -120,7 +120,7 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       )
     },
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
-    secret: async (owner, name) => secrets.get(owner, name),
+    secret: async (owner, name) => secrets.get(ownerOf(owner), name),
     removeSecrets: (owner) => secrets.remove(owner),
     ...openAuthoring(client),
     async lead(changed) {
@@ -171,8 +171,8 @@ function refOf(kind: Kind, { before, after }: Change): Ref {
   return { kind, namespace, name }
 }
 
-function ownerOf({ kind, metadata: { namespace, name, uid } }: ApiKeyResource): Owner {
-  return { kind, namespace, name, uid }
+function ownerOf({ kind, metadata: { namespace, name, uid }, spec: { secretTemplate = {} } }: ApiKeyResource): TemplateOwner {
+  return { kind, namespace, name, uid, template: secretTemplate }
 }
 
 function resourceOf(kind: Kind, object: KubeObject | null): Resource | null {

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { V1OwnerReference } from '@kubernetes/client-node'
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, type KeySecret, type Ref, type SecretOutcome } from '../resources.ts'
+import { API_VERSION, secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
 import type { Cache, Change } from './informer-cache.ts'
 import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject } from './api-objects.ts'
@@ -13,13 +13,16 @@ import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject } from '
 /** Label with the name of the ApiKey, on every owned Secret. */
 export const SECRET_LABEL = 'tollgate.dev/api-key'
 const MAC = 'tollgate.dev/mac'
+/** Names of the labels and annotations that the template set, so that those it no longer has are removed. */
+const TEMPLATE = 'tollgate.dev/secret-template'
 const TYPE = 'tollgate.dev/api-key'
 
 export type Owner = Ref & { uid: string }
+export type TemplateOwner = Owner & { template: SecretTemplate }
 
 export type Secrets = {
-  put(owner: Owner, name: string, secret: KeySecret): Promise<SecretOutcome>
-  get(owner: Owner, name: string): (KeySecret & { isModified?: true }) | null
+  put(owner: TemplateOwner, name: string, secret: KeySecret): Promise<SecretOutcome>
+  get(owner: TemplateOwner, name: string): (KeySecret & { isModified?: true }) | null
   /** Removes all Secrets of the owner's uid. */
   remove(owner: Owner): Promise<void>
   /** Applies a change from the watch. Returns the ApiKeys that own the Secret or owned it before. */
@@ -59,7 +62,7 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
     return response.body
   }
 
-  async function write(owner: Owner, name: string, secret: KeySecret): Promise<SecretOutcome> {
+  async function write(owner: TemplateOwner, name: string, secret: KeySecret): Promise<SecretOutcome> {
     let found = cache.get(owner.namespace, name)
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       if (found && controllerOf(found)?.uid !== owner.uid) return 'conflict'
@@ -162,19 +165,43 @@ function ownersOf(object: KubeObject): Ref[] {
 }
 
 /** The wanted Secret, with the labels, annotations and owner references that others added to `found`. */
-function objectOf(owner: Owner, name: string, { apiKey, keyId, mac }: KeySecret, found: KubeObject | null): KubeObject {
+function objectOf(owner: TemplateOwner, name: string, secret: KeySecret, found: KubeObject | null): KubeObject {
+  const { labels = {}, annotations = {} } = owner.template
   const ownerReference = { apiVersion: API_VERSION, kind: 'ApiKey', name: owner.name, uid: owner.uid, controller: true }
   const others = found?.metadata.ownerReferences?.filter(({ uid }) => uid !== owner.uid) ?? []
+  const former = templateNames(found)
+  const set = { labels: Object.keys(labels), annotations: Object.keys(annotations) }
+  const isPlain = set.labels.length === 0 && set.annotations.length === 0
   const metadata = {
     ...found?.metadata,
     name,
     namespace: owner.namespace,
-    labels: { ...found?.metadata.labels, 'app.kubernetes.io/managed-by': 'tollgate', [SECRET_LABEL]: owner.name },
-    annotations: { ...found?.metadata.annotations, [MAC]: mac },
+    labels: { ...without(found?.metadata.labels, former.labels), ...labels, 'app.kubernetes.io/managed-by': 'tollgate', [SECRET_LABEL]: owner.name },
+    annotations: {
+      ...without(found?.metadata.annotations, [...former.annotations, TEMPLATE]),
+      ...annotations,
+      [MAC]: secret.mac,
+      ...(!isPlain && { [TEMPLATE]: JSON.stringify(set) }),
+    },
     ownerReferences: [ownerReference, ...others],
   }
-  const data = { 'api-key': Buffer.from(apiKey).toString('base64'), 'key-id': Buffer.from(keyId).toString('base64') }
+  const entries = Object.entries(secretEntries(secret, owner.template))
+  const data = Object.fromEntries(entries.map(([entry, text]) => [entry, Buffer.from(text).toString('base64')]))
   return { apiVersion: 'v1', kind: 'Secret', metadata: metadata as KubeObject['metadata'], type: TYPE, data }
+}
+
+/** The names in the annotation TEMPLATE; none where somebody made it unreadable, so that nothing of others is removed. */
+function templateNames(found: KubeObject | null): { labels: string[]; annotations: string[] } {
+  try {
+    const { labels, annotations } = JSON.parse(found?.metadata.annotations?.[TEMPLATE] ?? '')
+    return { labels: [...labels], annotations: [...annotations] }
+  } catch {
+    return { labels: [], annotations: [] }
+  }
+}
+
+function without(texts: Record<string, string> = {}, names: string[]): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).filter(([name]) => !names.includes(name)))
 }
 
 function isEqual(found: KubeObject, wanted: KubeObject): boolean {
@@ -194,8 +221,10 @@ function isEqual(found: KubeObject, wanted: KubeObject): boolean {
  */
 function withoutQuotedKey(response: ApiResponse<object>, { data }: KubeObject): ApiResponse<object> {
   const { message = '' } = response.body
-  const encoded = data?.['api-key'] ?? ''
-  const secretText = `${encoded} ${Buffer.from(encoded, 'base64')}`
+  const decoded = (encoded: string) => Buffer.from(encoded, 'base64').toString()
+  const apiKey = decoded(data?.['api-key'] ?? '')
+  const withKey = Object.values(data ?? {}).filter((encoded) => decoded(encoded).includes(apiKey))
+  const secretText = withKey.flatMap((encoded) => [encoded, decoded(encoded)]).join(' ')
   for (let at = 0; at + QUOTE_LENGTH <= message.length; at++) {
     if (secretText.includes(message.slice(at, at + QUOTE_LENGTH)))
       return { status: response.status, body: { message: 'the message quotes the key and is withheld' } }

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { Unavailable } from '../../../domain/errors.ts'
-import type { ApiKeyResource, Ref, Resource, Resources, ResourcesConfig } from '../resources.ts'
+import type { ApiKeyResource, Ref, Resource, Resources, ResourcesConfig, SecretTemplate } from '../resources.ts'
 import { openValidator } from '../manifest-validation.ts'
 import { openAuthoring } from './api-key-authoring.ts'
 import { keyOf } from './manifest-index.ts'
@@ -124,7 +124,7 @@ function openOutputs(declared: Declared, statuses: Statuses, secrets: Secrets, e
         await secrets.remove(owner.metadata.uid)
         return 'gone'
       }),
-    secret: ({ uid, namespace }, name) => guarded(() => secrets.get(uid, namespace, name)),
+    secret: (owner, name) => guarded(() => secrets.get(ownerOf(owner), name)),
     removeSecrets: ({ uid }) => guarded(() => secrets.remove(uid)),
   }
 }
@@ -147,6 +147,7 @@ function refOf({ kind, metadata: { namespace, name } }: Resource): Ref {
   return { kind, namespace, name }
 }
 
-function ownerOf({ metadata: { uid, namespace, name, creationTimestamp } }: ApiKeyResource): SecretOwner {
-  return { uid, namespace, name, createdAt: Date.parse(creationTimestamp) }
+function ownerOf({ metadata, spec: { secretTemplate = {} } }: ApiKeyResource): SecretOwner & { template: SecretTemplate } {
+  const { uid, namespace, name, creationTimestamp } = metadata
+  return { uid, namespace, name, createdAt: Date.parse(creationTimestamp), template: secretTemplate }
 }

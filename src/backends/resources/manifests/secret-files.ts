@@ -1,19 +1,22 @@
 /**
- * Secrets as files, `<namespace>/<name>/{api-key,key-id}`, laid out like a mounted Secret. The file `.owner` beside them names the ApiKey
+ * Secrets as files, `<namespace>/<name>/{api-key,key-id,…}`, laid out like a mounted Secret. The file `.owner` beside them names the ApiKey
  * that owns the folder; a folder without it, or a link, is foreign and is never changed.
  */
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { KeySecret, Ref, SecretOutcome } from '../resources.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
 import { putFile, TEMPORARY, temporaryBeside } from './atomic-write.ts'
 
 export type SecretOwner = { uid: string; namespace: string; name: string; createdAt: number }
+type TemplateOwner = SecretOwner & { template: SecretTemplate }
 
 export type Secrets = {
-  put(owner: SecretOwner, secretName: string, secret: KeySecret): Promise<SecretOutcome>
-  /** The Secret of that name if the ApiKey of that uid owns it. */
-  get(uid: string, namespace: string, secretName: string): Promise<KeySecret | null>
+  /** Of the owner's template only `data` counts: files have no labels. */
+  put(owner: TemplateOwner, secretName: string, secret: KeySecret): Promise<SecretOutcome>
+  /** The Secret of that name if the ApiKey owns it. `isModified`: apart from the key it differs from what `put` writes. */
+  get(owner: TemplateOwner, secretName: string): Promise<(KeySecret & { isModified?: true }) | null>
   /** Removes all Secrets of that uid. */
   remove(uid: string): Promise<void>
   owners(): SecretOwner[]
@@ -22,8 +25,8 @@ export type Secrets = {
 }
 
 const OWNER = '.owner'
-type Entries = Record<'api-key' | 'key-id' | typeof OWNER, string>
-type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Partial<Entries> }
+type Entries = Record<string, string>
+type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Entries }
 type OwnedSecret = { owner: SecretOwner; signature: string | null; checkedAt: number }
 
 const CHECK_MS = 10_000
@@ -61,13 +64,15 @@ export function openSecrets(folder: string): Secrets {
       record(path, owner)
       return outcome
     },
-    async get(uid, namespace, secretName) {
-      const path = join(folder, namespace, secretName)
-      const found = await find(path, namespace)
-      if (found.kind !== 'owned' || found.owner.uid !== uid) return null
+    async get(owner, secretName) {
+      const path = join(folder, owner.namespace, secretName)
+      const found = await find(path, owner.namespace)
+      if (found.kind !== 'owned' || found.owner.uid !== owner.uid) return null
       record(path, found.owner)
-      const { 'api-key': apiKey, 'key-id': keyId } = found.entries
-      return { apiKey: apiKey ?? '', keyId: keyId ?? '', mac: found.mac }
+      const { 'api-key': apiKey = '', 'key-id': keyId = '', [OWNER]: _owner, ...more } = found.entries
+      const secret = { apiKey, keyId, mac: found.mac }
+      const { 'api-key': _key, 'key-id': _id, ...wanted } = secretEntries(secret, owner.template)
+      return isDeepStrictEqual(more, wanted) ? secret : { ...secret, isModified: true }
     },
     async remove(uid) {
       for (const [path, { owner }] of owned) {
@@ -92,8 +97,8 @@ export function openSecrets(folder: string): Secrets {
   }
 }
 
-function entriesOf({ uid, name, createdAt }: SecretOwner, { apiKey, keyId, mac }: KeySecret): Entries {
-  return { 'api-key': apiKey, 'key-id': keyId, [OWNER]: `${JSON.stringify({ uid, name, createdAt, mac })}\n` }
+function entriesOf({ uid, name, createdAt, template }: TemplateOwner, secret: KeySecret): Entries {
+  return { ...secretEntries(secret, template), [OWNER]: `${JSON.stringify({ uid, name, createdAt, mac: secret.mac })}\n` }
 }
 
 async function find(path: string, namespace: string): Promise<Found> {
@@ -101,8 +106,8 @@ async function find(path: string, namespace: string): Promise<Found> {
   if (!info) return { kind: 'absent' }
   const owner = info.isDirectory() ? parseOwner(await readEntry(path, OWNER)) : null
   if (!owner) return { kind: 'foreign' }
-  const entries: Partial<Entries> = {}
-  for (const entry of ['api-key', 'key-id', OWNER] as const) {
+  const entries: Entries = {}
+  for (const entry of namesIn(path)) {
     const text = await readEntry(path, entry)
     if (text !== null) entries[entry] = text
   }
@@ -134,13 +139,17 @@ async function create(path: string, entries: Entries): Promise<'written' | 'exis
   }
 }
 
-/** Rewrites entries that differ and corrects file modes. */
-async function repair(path: string, wanted: Entries, found: Partial<Entries>): Promise<'written' | 'unchanged'> {
+/** Rewrites entries that differ, removes those that are not wanted, and corrects file modes. */
+async function repair(path: string, wanted: Entries, found: Entries): Promise<'written' | 'unchanged'> {
   let outcome: 'written' | 'unchanged' = 'unchanged'
   for (const [entry, text] of Object.entries(wanted)) {
-    const isCorrect = found[entry as keyof Entries] === text && (await modeOf(join(path, entry))) === 0o600
+    const isCorrect = found[entry] === text && (await modeOf(join(path, entry))) === 0o600
     if (isCorrect) continue
     await putFile(join(path, entry), text)
+    outcome = 'written'
+  }
+  for (const entry of Object.keys(found).filter((entry) => !Object.hasOwn(wanted, entry))) {
+    await rm(join(path, entry), { force: true })
     outcome = 'written'
   }
   if ((await modeOf(path)) === 0o700) return outcome
@@ -184,7 +193,7 @@ function namesIn(path: string): string[] {
 
 /** Changes with every change of the folder or an entry. */
 function signature(path: string): string {
-  return ['.', 'api-key', 'key-id', OWNER]
+  return ['.', ...namesIn(path)]
     .map((entry) => {
       const info = statSync(join(path, entry), { bigint: true, throwIfNoEntry: false })
       return info ? `${info.ino}:${info.size}:${info.ctimeNs}` : 'gone'
