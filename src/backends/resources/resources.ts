@@ -115,7 +115,10 @@ export type KeySecret = { apiKey: string; keyId: string; mac: string }
 
 /** Every entry of a key's Secret, by its name: those of the template, the key and its id. */
 export function secretEntries({ apiKey, keyId }: KeySecret, { data = {} }: SecretTemplate = {}): Record<string, string> {
-  const entries = Object.entries(data).map(([name, text]) => [name, text.replaceAll('$(api-key)', () => apiKey).replaceAll('$(key-id)', () => keyId)])
+  const entries = Object.entries(data).map(([name, text]) => [
+    name,
+    text.replaceAll('$(api-key)', () => apiKey).replaceAll('$(key-id)', () => keyId),
+  ])
   return { ...Object.fromEntries(entries), 'api-key': apiKey, 'key-id': keyId }
 }
 

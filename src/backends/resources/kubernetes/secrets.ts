@@ -176,7 +176,12 @@ function objectOf(owner: TemplateOwner, name: string, secret: KeySecret, found: 
     ...found?.metadata,
     name,
     namespace: owner.namespace,
-    labels: { ...without(found?.metadata.labels, former.labels), ...labels, 'app.kubernetes.io/managed-by': 'tollgate', [SECRET_LABEL]: owner.name },
+    labels: {
+      ...without(found?.metadata.labels, former.labels),
+      ...labels,
+      'app.kubernetes.io/managed-by': 'tollgate',
+      [SECRET_LABEL]: owner.name,
+    },
     annotations: {
       ...without(found?.metadata.annotations, [...former.annotations, TEMPLATE]),
       ...annotations,
