@@ -15,7 +15,7 @@ import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
 import { blocksOf } from '../page-blocks.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { CASES, CHART, found, helm, HELMS, NAMESPACE, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
+import { CASES, CHART, found, helm, HELMS, NAMESPACE, nameOf, objects, parsed, pods, valuesOf } from './chart.ts'
 
 /** The names of the accounts and workloads that ask the API server. */
 const asks = (name: string) => (name === 'dashboard' ? /-(controller|test|gateway)$/ : /-(controller|test)$/)
