@@ -60,8 +60,7 @@ export function taskModel(wire: WireName, task: Task): Script {
 const pieces = (text: string): string[] => text.match(/.{1,7}/gs) ?? []
 
 const chatUsage = (calls: Call[]) => ({ ...USAGE, completion_tokens: outputTokens(calls), total_tokens: 20 + outputTokens(calls) })
-/** Its own id: Claude Code takes messages of one id for parts of one turn. */
-const responseMembers = ({ first, calls }: Turn) => ({ id: `resp_${VENDOR}_${first}`, usage: { ...RESPONSE_USAGE, output_tokens: outputTokens(calls), total_tokens: 20 + outputTokens(calls) } })
+const responseMembers = ({ calls }: Turn) => ({ usage: { ...RESPONSE_USAGE, output_tokens: outputTokens(calls), total_tokens: 20 + outputTokens(calls) } })
 const messageUsage = (calls: Call[]) => ({ usage: { ...MESSAGE_USAGE, output_tokens: outputTokens(calls) } })
 
 function chatTurn({ first, calls, text }: Turn): string[] {
@@ -101,7 +100,7 @@ function responsesTurn(turn: Turn): string[] {
     ...pieces(item.content ? text : '').map((part) => event('response.output_text.delta', { ...place(index), content_index: 0, delta: part })),
     event('response.output_item.done', { output_index: index, item }),
   ])
-  return [event('response.created', { response: response('in_progress', [], { id: `resp_${VENDOR}_${turn.first}` }) }), ...streamed, event('response.completed', { response: response('completed', output, responseMembers(turn)) })]
+  return [event('response.created', { response: response('in_progress') }), ...streamed, event('response.completed', { response: response('completed', output, responseMembers(turn)) })]
 }
 
 /** It thinks where the request asks for it. */

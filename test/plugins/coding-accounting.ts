@@ -6,10 +6,11 @@ import type { Test } from 'tap'
 import openai from '../../plugins/openai/openai.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import { openUpstreams } from '../../src/upstream/upstreams.ts'
+import { WIRES as WIRE_NAMES, type WireName } from '../../src/upstream/wires/wire.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
 import { openUpstream, respond, stream, type FakeUpstream } from '../fakes/upstream.ts'
 import { messageAnswer, messageEvent } from '../fakes/messages-wire.ts'
-import { chunk, completion, delta, DONE } from '../fakes/upstream-wire.ts'
+import { chunk, completion, delta, DONE, event, message, response } from '../fakes/upstream-wire.ts'
 import { rngOf, type Rng } from '../simulation/seeded-random.ts'
 import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
 import { bearer, CODING, DERIVED, openGateway } from './gateway.ts'
@@ -33,9 +34,11 @@ const TEXT = ['one two', ' three', ' four five']
 const TEXT_BYTES = TEXT.join('').length
 const MAX_TOKENS = 100
 
-/** The answers of each native wire. `usage`: null where it is not reported there. */
+/** The requests and answers of each native wire. `usage`: null where it is not reported there. */
 type Wire = {
   path: string
+  request(content: string): object
+  content(body: Record<string, unknown>): string
   usage(input: number, output: number): object
   json(text: string, usage: object | null): object
   first(content: string, usage: object | null): string
@@ -45,9 +48,26 @@ type Wire = {
 
 const textDelta = (text: string) => messageEvent('content_block_delta', { index: 0, delta: { type: 'text_delta', text } })
 
-const WIRES: Record<'chat' | 'messages', Wire> = {
+const PLACE = { item_id: 'msg_1', output_index: 0, content_index: 0 }
+const responseText = (text: string) => event('response.output_text.delta', { ...PLACE, delta: text })
+
+const messagesOf = { request: (content: string) => ({ max_tokens: MAX_TOKENS, messages: [{ role: 'user', content }] }), content: (body: Record<string, unknown>) => (body['messages'] as [{ content: string }])[0].content }
+
+const WIRES: Record<WireName, Wire> = {
+  responses: {
+    path: '/v1/responses',
+    request: (content) => ({ max_output_tokens: MAX_TOKENS, input: content }),
+    content: (body) => String(body['input']),
+    usage: (input, output) => ({ input_tokens: input, output_tokens: output }),
+    json: (text, usage) => response('completed', [message(text)], { usage }),
+    first: (content, usage) =>
+      event('response.created', { response: response('in_progress', [], { usage }) }) + event('response.output_item.added', { output_index: 0, item: { ...message(''), content: [] } }) + responseText(content),
+    more: responseText,
+    end: (usage) => event('response.output_text.done', { ...PLACE, text: TEXT.join('') }) + event('response.output_item.done', { output_index: 0, item: message(TEXT.join('')) }) + event('response.completed', { response: response('completed', [message(TEXT.join(''))], { usage }) }),
+  },
   chat: {
     path: '/v1/chat/completions',
+    ...messagesOf,
     usage: (input, output) => ({ prompt_tokens: input, completion_tokens: output }),
     json: (text, usage) => completion(text, { usage }),
     first: (content, usage) => chunk([delta({ role: 'assistant', content })], usage ? { usage } : {}),
@@ -56,6 +76,7 @@ const WIRES: Record<'chat' | 'messages', Wire> = {
   },
   messages: {
     path: '/v1/messages',
+    ...messagesOf,
     usage: (input, output) => ({ input_tokens: input, output_tokens: output }),
     json: (text, usage) => messageAnswer([{ type: 'text', text }], 'end_turn', { usage }),
     first: (content, usage) => messageEvent('message_start', { message: messageAnswer([], null, { usage }) }) + textDelta(content),
@@ -99,7 +120,7 @@ type Gates = { seen: PromiseWithResolvers<void>; left: PromiseWithResolvers<void
 /** Answers by the plan whose index is the text of the first message. */
 function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort: 'Cancel' | 'Drain', wire: Wire): void {
   upstream.respondWith(async (response, { body }) => {
-    const [{ content }] = body['messages'] as [{ content: string }]
+    const content = wire.content(body)
     const plan = plans[Number(content)]
     const gate = gates[Number(content)]
     if (!plan || !gate) throw new Error(`no plan ${content}`)
@@ -123,10 +144,10 @@ function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort
 }
 
 /** One client. Resolves with the status, or null when it left before it. */
-async function client(url: string, headers: object, plan: Plan, { seen, left }: Gates): Promise<number | null> {
-  const sent = httpRequest(url, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, agent: false })
+async function client(url: string, wire: Wire, headers: object, plan: Plan, { seen, left }: Gates): Promise<number | null> {
+  const sent = httpRequest(url + wire.path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, agent: false })
   sent.on('error', () => {})
-  sent.end(JSON.stringify({ model: 'svc-code', max_tokens: MAX_TOKENS, stream: plan.stream, messages: [{ role: 'user', content: String(plan.index) }] }))
+  sent.end(JSON.stringify({ model: 'svc-code', stream: plan.stream, ...wire.request(String(plan.index)) }))
   const answered = once(sent, 'response').then(([response]) => response as IncomingMessage, () => null)
   if (plan.leaves === 'before the first byte') {
     const refused = await Promise.race([seen.promise.then(() => null), answered])
@@ -151,7 +172,7 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
   const random = rngOf(seed)
   const onAbort = random.pick(['Cancel', 'Drain'] as const)
   const limit = random.pick([1_000_000, 20_000])
-  const name = random.pick(['chat', 'messages'] as const)
+  const name = random.pick(WIRE_NAMES)
   const wire = WIRES[name]
   const upstream = await openUpstream()
   const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: name, retry: { attempts: 1 }, breaker: { failures: 1_000_000 } }])
@@ -184,7 +205,7 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
   const plans = Array.from({ length: random.whole(8, 24) }, (_, index) => planOf(random, index))
   const gates = plans.map(() => ({ seen: Promise.withResolvers<void>(), left: Promise.withResolvers<void>() }))
   scripted(upstream, plans, gates, onAbort, wire)
-  const statuses = await Promise.all(plans.map((plan) => client(url + wire.path, bearer(raw), plan, gates[plan.index]!)))
+  const statuses = await Promise.all(plans.map((plan) => client(url, wire, bearer(raw), plan, gates[plan.index]!)))
   const record = await gateway.settled(subscription)
   await upstreams.close()
   await upstream.close()

@@ -1,28 +1,36 @@
 /** All combinations of the client's wire and the upstream's over the gateway: nothing of the vendor in any answer, and every answer settled. */
 import t, { type Test } from 'tap'
+import { WIRES, type WireName as Wire } from '../../src/upstream/wires/wire.ts'
+import { CALL as TOOL_USE, messageAnswer, messageEvent, messagesStream, THINKING } from '../fakes/messages-wire.ts'
 import { openUpstream, respond, stream, streams, type Script } from '../fakes/upstream.ts'
 import { chatStream, chunk, completion, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
-import { chat, dataOf, MESSAGES, openGateway, responses, startStream, type Gateway, type TestResponse } from '../upstream/gateway.ts'
+import { chat, dataOf, MESSAGES, openGateway, post, responses, startStream, type Gateway, type TestResponse } from '../upstream/gateway.ts'
 import { setUp } from './vendor.ts'
 
-type Wire = 'chat' | 'responses'
-const WIRES: Wire[] = ['chat', 'responses']
 const COMBINATIONS = WIRES.flatMap((client) => WIRES.map((upstream) => ({ name: `${client} client, ${upstream} upstream`, client, upstream })))
-const CALL: Record<Wire, (gateway: Gateway, more?: object) => Promise<TestResponse>> = { chat, responses }
-const PATH: Record<Wire, string> = { chat: '/v1/chat/completions', responses: '/v1/responses' }
-const BODY: Record<Wire, object> = { chat: { model: 'svc-code', messages: MESSAGES }, responses: { model: 'svc-code', input: 'Hi' } }
+const PATH: Record<Wire, string> = { chat: '/v1/chat/completions', responses: '/v1/responses', messages: '/v1/messages' }
+const BODY: Record<Wire, object> = { chat: { model: 'svc-code', messages: MESSAGES }, responses: { model: 'svc-code', input: 'Hi' }, messages: { model: 'svc-code', max_tokens: 9000, messages: MESSAGES } }
+const call = (client: Wire, gateway: Gateway, more: object = {}): Promise<TestResponse> => post(gateway, PATH[client], { ...BODY[client], ...more })
 const WORDS = ['one two', ' three']
 
 /** Answers of an upstream of each wire. */
 const JSON_ANSWER: Record<Wire, (text: string, more?: object) => object> = {
   chat: (text, more = {}) => completion(text, more),
   responses: (text, more = {}) => response('completed', [message(text)], more),
+  messages: (text, more = {}) => messageAnswer([{ type: 'text', text }], 'end_turn', more),
 }
-const WHOLE: Record<Wire, string[]> = { chat: chatStream(...WORDS), responses: responsesStream(...WORDS) }
+const STREAM: Record<Wire, (...texts: string[]) => string[]> = {
+  chat: chatStream,
+  responses: responsesStream,
+  messages: (...texts) => messagesStream([{ type: 'text', text: texts.join('') }]).split(/(?=event: )/),
+}
+const WHOLE: Record<Wire, string[]> = { chat: chatStream(...WORDS), responses: responsesStream(...WORDS), messages: STREAM.messages(...WORDS) }
+const isLastOfText = (part: string) => part.includes('three')
 /** The beginning of a stream, with all of its text. */
-const BEGIN: Record<Wire, string[]> = { chat: WHOLE.chat.slice(0, 4), responses: WHOLE.responses.slice(0, 7) }
-const ERROR: Record<Wire, string> = { chat: `data: {"error":{"message":"${VENDOR}"}}\n\n`, responses: event('error', { message: VENDOR }) }
-const FAILED: Record<Wire, object> = { chat: { error: { code: 'server_overloaded' } }, responses: { type: 'response.failed', response: { status: 'failed' } } }
+const beginOf = (wire: Wire): string[] => WHOLE[wire].slice(0, WHOLE[wire].findIndex(isLastOfText) + 1)
+const BEGIN: Record<Wire, string[]> = { chat: beginOf('chat'), responses: beginOf('responses'), messages: beginOf('messages') }
+const ERROR: Record<Wire, string> = { chat: `data: {"error":{"message":"${VENDOR}"}}\n\n`, responses: event('error', { message: VENDOR }), messages: messageEvent('error', { error: { type: 'overloaded_error', message: VENDOR } }) }
+const FAILED: Record<Wire, object> = { chat: { error: { code: 'server_overloaded' } }, responses: { type: 'response.failed', response: { status: 'failed' } }, messages: { type: 'error', error: { type: 'overloaded_error' } } }
 
 const HEADERS = { 'x-request-id': VENDOR, 'openai-organization': VENDOR, server: VENDOR, 'x-ratelimit-remaining-tokens': VENDOR }
 
@@ -47,6 +55,7 @@ const RICH: Record<Wire, object> = {
     message('a'),
     { id: `fc_${VENDOR}`, type: 'function_call', call_id: VENDOR, name: 'f', arguments: '{}', vendor: VENDOR },
   ]),
+  messages: messageAnswer([{ ...THINKING, vendor: VENDOR }, { type: 'redacted_thinking', data: VENDOR }, { type: 'text', text: 'a' }, { ...TOOL_USE, vendor: VENDOR }], 'tool_use'),
 }
 
 /** Runs `check` for each combination. */
@@ -70,7 +79,7 @@ combinations('no byte of an answer names the vendor', async (t, client, wire) =>
   ]
   for (const [name, script, streamed] of scripts) {
     upstream.respondWith(script)
-    const got = await CALL[client](gateway, { stream: streamed, tools: [] })
+    const got = await call(client, gateway, { stream: streamed, tools: [], thinking: { type: 'adaptive' } })
     t.notOk((got.text + JSON.stringify(got.headers)).toLowerCase().includes(VENDOR), name)
     t.ok(got.text.length > 50, `${name} has an answer`)
   }
@@ -78,11 +87,11 @@ combinations('no byte of an answer names the vendor', async (t, client, wire) =>
 
 combinations('reported usage is charged, else an estimate that the client sees', async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { wire })
-  const ask = (streamed: boolean) => CALL[client](gateway, { stream: streamed, ...(client === 'chat' && streamed ? { stream_options: { include_usage: true } } : {}) })
+  const ask = (streamed: boolean) => call(client, gateway, { stream: streamed, ...(client === 'chat' && streamed ? { stream_options: { include_usage: true } } : {}) })
   const usageOf = ({ text, body }: TestResponse) => {
-    const last = body ?? dataOf(text).findLast((one) => one !== '[DONE]')
+    const last = body ?? dataOf(text).findLast((one) => one !== '[DONE]' && one.type !== 'message_stop')
     const { usage } = last.response ?? last
-    return [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens]
+    return [usage.prompt_tokens ?? usage.input_tokens + (usage.cache_read_input_tokens ?? 0), usage.completion_tokens ?? usage.output_tokens]
   }
   for (const streamed of [false, true]) {
     upstream.respondWith((answer) => (streamed ? streams(...WHOLE[wire])(answer, upstream.requests.at(-1)!) : respond(answer, 200, JSON_ANSWER[wire]('one two three'))))
@@ -136,18 +145,17 @@ combinations('a client disconnect aborts the upstream and charges what was strea
 
 combinations('a stream that outgrows its reservation extends it', async (t, client, wire) => {
   const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
-  const many = wire === 'chat' ? chatStream(...words) : responsesStream(...words)
-  const { gateway } = await setUp(t, streams(...many), { admitted: { reserved: 100 } }, { wire })
-  const { text } = await CALL[client](gateway, { stream: true })
-  t.match(client === 'chat' ? text : dataOf(text).at(-1).type, client === 'chat' ? /\[DONE\]\n\n$/ : 'response.completed')
+  const { gateway } = await setUp(t, streams(...STREAM[wire](...words.map((word) => `${word} `))), { admitted: { reserved: 100 } }, { wire })
+  const { text } = await call(client, gateway, { stream: true })
+  t.match(text, /(?:\[DONE\]|"type":"message_stop"\}|event: response\.completed\n.*)\n\n$/)
   t.ok(gateway.ensured.length > 0 && gateway.ensured.length < 15, `${gateway.ensured.length} extensions`)
 })
 
 combinations('the lower of the client\'s and the plan\'s limit of tokens is sent', async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi')), {}, { wire })
-  const limit = (tokens: number) => ({ [client === 'chat' ? 'max_tokens' : 'max_output_tokens']: tokens })
+  const limit = (tokens: number) => ({ [client === 'responses' ? 'max_output_tokens' : 'max_tokens']: tokens })
   for (const [more, sent] of [[{}, 4096], [limit(9000), 4096], [limit(10), 10]] as const) {
-    await CALL[client](gateway, more)
+    await call(client, gateway, more)
     const { max_tokens: older, max_completion_tokens: chatLimit, max_output_tokens: responsesLimit } = upstream.requests.at(-1)!.body
     t.equal(older ?? chatLimit ?? responsesLimit, sent)
   }

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
-import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
+import { chunk, delta, DONE, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import type { Loose } from './gateway.ts'
 import { assembledMessage as assembled, eventsOf } from './message-events.ts'
 import { checkMessagesJson, checkMessagesStream, valid } from './messages-schemas.ts'
@@ -112,14 +112,17 @@ t.test('a stream has its blocks in order, one open at a time, and the usage of t
 })
 
 t.test('a stream is the same for every way in which the bytes of the upstream are split', async (t) => {
-  const bytes = Buffer.from(INTERLEAVED)
-  const expected = stream('chat', INTERLEAVED)
-  for (let at = 1; at < bytes.length; at++)
-    if (rewrite(callOf('chat').openRewriter(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) t.fail(`split at ${at}`)
-  const random = randomOf(7)
-  const pieces: Buffer[] = []
-  for (let at = 0; at < bytes.length; ) pieces.push(bytes.subarray(at, (at += 1 + Math.floor(random() * 5))))
-  t.equal(rewrite(callOf('chat').openRewriter(), pieces), expected)
+  for (const [wire, text] of [['chat', INTERLEAVED], ['responses', responsesStream('One ', 'é日😀', ' two').join('')]] as const) {
+    const bytes = Buffer.from(text)
+    const expected = stream(wire, text)
+    t.notOk(expected.includes(VENDOR))
+    for (let at = 1; at < bytes.length; at++)
+      if (rewrite(callOf(wire).openRewriter(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) t.fail(`${wire}, split at ${at}`)
+    const random = randomOf(7)
+    const pieces: Buffer[] = []
+    for (let at = 0; at < bytes.length; ) pieces.push(bytes.subarray(at, (at += 1 + Math.floor(random() * 5))))
+    t.equal(rewrite(callOf(wire).openRewriter(), pieces), expected)
+  }
 })
 
 t.test('a tool call without text before it has no empty text block', async (t) => {
@@ -159,6 +162,16 @@ t.test('an answer as JSON is the message of its stream', async (t) => {
   }
   const streamed = assembled(eventsOf(stream('chat', chat({ content: 'Hi' }, call(0, 'a', 'read', '{"x":1}')))))
   t.same({ ...whole('chat', answer), id: '' }, { ...streamed, id: '' })
+})
+
+t.test('each answer has an id of its own, also where the upstream repeats its id', async (t) => {
+  const answer = response('completed', [message('Hi')])
+  const fresh = () => ({ ...ids, fresh: (prefix: string) => `${prefix}${++given}` })
+  let given = 0
+  const call = () => readMessagesRequest({ model: 'svc-code', max_tokens: 9, messages: HI }, new Set(), { betas: [], promptTokens: () => 9 }).call(99, fresh(), () => 1, ['responses'])
+  const idOf = () => JSON.parse(call().rewriteJson(answer).body(ESTIMATE)).id
+  const streamedId = () => eventsOf(rewrite(call().openRewriter(), [Buffer.from(responsesStream('Hi').join(''))]))[0]?.message.id
+  t.equal(new Set([idOf(), idOf(), streamedId(), streamedId()]).size, 4)
 })
 
 t.test('each end of an answer has its reason', async (t) => {

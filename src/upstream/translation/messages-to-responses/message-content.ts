@@ -11,11 +11,8 @@ export type MessageContext = {
   stopSequences: readonly string[]
   /** Of the prompt, estimated: told before the upstream reports its usage. */
   promptTokens: number
-}
-
-/** The id of the message for a response. */
-export function messageId(response: Members): string {
-  return ownText(response, 'id').replace(/^resp_/, 'msg_')
+  /** The id of an answer. Not that of the response: clients take messages of one id for parts of one, and some upstreams repeat theirs. */
+  freshId: () => string
 }
 
 /** Why a response ended, when no stop sequence did. */

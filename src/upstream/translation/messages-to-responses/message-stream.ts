@@ -9,7 +9,7 @@ import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
 import { openContentBlocks } from './content-blocks.ts'
 import { endEvents, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
 import { messageUsage } from '../../wires/messages/message-usage.ts'
-import { blocksOf, messageId, stopOf, toolUseOf, type MessageContext } from './message-content.ts'
+import { blocksOf, stopOf, toolUseOf, type MessageContext } from './message-content.ts'
 import { signatureOf } from './thinking-signature.ts'
 
 /** The deltas of thinking, and the member that numbers the parts of each. */
@@ -117,7 +117,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   function whole(type: string, response: Members, to: RewriterOutput): void {
     if (!begun) {
       const usage = { ...messageUsage(null), input_tokens: context.promptTokens }
-      emit({ type: 'message_start', message: messageOf(messageId(response), [], null, usage) })
+      emit({ type: 'message_start', message: messageOf(context.freshId(), [], null, usage) })
     }
     begun = true
     if (type !== 'response.completed' && type !== 'response.incomplete') return

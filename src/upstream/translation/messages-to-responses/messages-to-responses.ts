@@ -4,7 +4,7 @@ import type { JsonAnswer, UpstreamCall } from '../../wires/wire.ts'
 import { openMessageStream } from './message-stream.ts'
 import { messageOf } from '../../wires/messages/message-object.ts'
 import { messageUsage } from '../../wires/messages/message-usage.ts'
-import { contentOf, messageId, type MessageContext } from './message-content.ts'
+import { contentOf, type MessageContext } from './message-content.ts'
 
 /** The same call, whose answers are messages. */
 export function answeringMessages(call: UpstreamCall, context: MessageContext): UpstreamCall {
@@ -24,7 +24,7 @@ function messageAnswer({ body, usage, meter }: JsonAnswer, context: MessageConte
     body(estimate) {
       const response = JSON.parse(body(estimate)) as Members
       const { content, stop } = contentOf(response, context)
-      return JSON.stringify(messageOf(messageId(response), content, stop, messageUsage(response['usage'])))
+      return JSON.stringify(messageOf(context.freshId(), content, stop, messageUsage(response['usage'])))
     },
   }
 }

@@ -6,6 +6,7 @@ import { withoutMembers } from '../../policy/request-policy.ts'
 import { callOver } from '../../translation/call-over-wires.ts'
 import { answeringMessages } from '../../translation/messages-to-responses/messages-to-responses.ts'
 import { asksForThinking, responsesBody } from '../../translation/messages-to-responses/responses-body.ts'
+import type { MessageContext } from '../../translation/messages-to-responses/message-content.ts'
 import type { Place } from '../../translation/messages-to-responses/input-items.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
@@ -51,7 +52,8 @@ export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>
     maxOutputTokens: limit,
     addresses,
     call(cap: number, ids: Ids, now: () => number, wires: readonly WireName[]): UpstreamCall {
-      const translated = (wire: WireName) => translatedCall(body, allowed, estimate, (request) => request.call(cap, ids, now, [wire]))
+      const context = { promptTokens: estimate, freshId: () => ids.fresh('msg_') }
+      const translated = (wire: WireName) => translatedCall(body, allowed, context, (request) => request.call(cap, ids, now, [wire]))
       return callOver(wires, {
         own: 'messages',
         make: {
@@ -141,14 +143,14 @@ function messageAnswer(value: unknown, { ids }: NativeContext): JsonAnswer {
 function translatedCall(
   body: Members,
   allowed: ReadonlySet<string>,
-  promptTokens: number,
+  answered: Pick<MessageContext, 'promptTokens' | 'freshId'>,
   callOf: (request: CodingRequest) => UpstreamCall,
 ): UpstreamCall {
   const { body: built, places } = responsesBody(body)
   const context = {
     thinking: asksForThinking(body),
     stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),
-    promptTokens,
+    ...answered,
   }
   try {
     return answeringMessages(callOf(readResponsesRequest(built, allowed)), context)
