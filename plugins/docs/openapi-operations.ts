@@ -178,6 +178,16 @@ export const OPERATIONS: Record<string, Operation> = {
     answers: streamed('The response, or its events with stream: true.', Bodies.response),
     failures: [...windowFailures, ...upstreamFailures, 'previous_response_not_found'],
   },
+  'POST /v1/responses/compact': {
+    operationId: 'compactResponse',
+    summary: 'Compact a conversation',
+    description: "As OpenAI's: the messages of the user and one item that stands for the rest, for the input of the next response.",
+    tags: ['Coding'],
+    body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), instructions: Type.Optional(Type.String()) }, open),
+    example: { model: 'svc-code', input: 'Hello' },
+    answers: { 200: json('The compacted conversation.', Type.Object({ id: Type.String(), object: Type.Literal('response.compaction'), created_at: Type.Integer(), output: Type.Array(Type.Object({}, open)) }, open)) },
+    failures: [...windowFailures, ...upstreamFailures, 'previous_response_not_found'],
+  },
   'POST /v1/messages': {
     operationId: 'createMessage',
     summary: 'Create a message',

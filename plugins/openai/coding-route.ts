@@ -1,10 +1,10 @@
 /** Joins a coding request on Fastify to its exchange (`src/upstream/exchange`): reads it for admission, and hands it over once it is admitted. */
-import type { OutgoingHttpHeaders } from 'node:http'
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { overLimit } from '../../src/domain/errors.ts'
 import type { Client } from '../../src/upstream/exchange/answer-writer.ts'
 import { Exchange, type ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
-import { readRequest, type ReadRequest } from '../../src/upstream/exchange/reading.ts'
+import type { ReadRequest } from '../../src/upstream/exchange/reading.ts'
 import type { Admission, OpenReservation } from '../../src/upstream/usage/reservation.ts'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
@@ -24,10 +24,12 @@ export type CodingRouteOptions = ExchangeOptions & {
   vetAddresses: AddressVetting
 }
 
-/** `admits` of a route of this wire: reads the request, whose faults are told before it is admitted. */
-export function readsFor(wire: WireName, upstreams: Upstreams): (request: FastifyRequest) => Admission {
+type Reader = (body: unknown, headers: IncomingHttpHeaders, allowed: ReadonlySet<string>) => ReadRequest
+
+/** `admits` of a route: reads the request, whose faults are told before it is admitted. */
+export function readsBy(reader: Reader, upstreams: Upstreams): (request: FastifyRequest) => Admission {
   return (request) => {
-    const read = readRequest(wire, request.body, request.headers, upstreams.allowed())
+    const read = reader(request.body, request.headers, upstreams.allowed())
     request.read = read
     return { promptBytes: read.promptBytes, maxOutputTokens: read.request.maxOutputTokens }
   }

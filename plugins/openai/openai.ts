@@ -9,8 +9,9 @@ import { checkMessagesBody } from '../../src/upstream/wires/messages/message-che
 import { openModelNames, replaceAlias } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
+import { readCompaction, readRequest } from '../../src/upstream/exchange/reading.ts'
 import type { ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
-import { exchangeFor, readsFor, type CodingRouteOptions } from './coding-route.ts'
+import { exchangeFor, readsBy, type CodingRouteOptions } from './coding-route.ts'
 import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
@@ -58,9 +59,9 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
       done()
     })
 
-  const creates = (wire: WireName): RouteShorthandOptions => ({
+  const creates = (wire: WireName, reader = readRequest.bind(null, wire)): RouteShorthandOptions => ({
     bodyLimit: BODY_LIMIT,
-    config: { api: 'coding', creates: true, admits: readsFor(wire, upstreams), ...(wire === 'messages' ? { messages: 'always' } : {}) },
+    config: { api: 'coding', creates: true, admits: readsBy(reader, upstreams), ...(wire === 'messages' ? { messages: 'always' } : {}) },
   })
   const reads: RouteShorthandOptions = { config: { api: 'coding' } }
   const readsEither: RouteShorthandOptions = { config: { api: 'coding', messages: 'by version' } }
@@ -68,6 +69,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
 
   app.post('/v1/chat/completions', creates('chat'), exchangeFor('chat', exchanges))
   app.post('/v1/responses', creates('responses'), exchangeFor('responses', exchanges))
+  app.post('/v1/responses/compact', creates('responses', readCompaction), exchangeFor('responses', exchanges))
   const message = exchangeFor('messages', exchanges)
   app.post('/v1/messages', creates('messages'), (request, reply) => message(request, reply.header('request-id', request.id)))
   app.post('/v1/messages/count_tokens', { ...counts, config: { api: 'coding', messages: 'always' } }, async (request, reply) => {

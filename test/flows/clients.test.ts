@@ -84,6 +84,15 @@ async function clients(t: Test, start: Start, wire: string): Promise<void> {
       t.ok((await client.responses.create({ ...request, input })).output_text.length > 0)
     })
 
+    t.test('compacts a conversation and goes on from it', async (t) => {
+      const input = [{ role: 'user', content: 'Say hello' }, { role: 'assistant', content: 'Hello' }]
+      const compacted = await client.responses.compact({ model: 'svc-code', input })
+      t.match(compacted, { object: 'response.compaction', output: [{ type: 'message', role: 'user' }, { type: 'compaction' }] })
+      t.ok(compacted.usage.total_tokens > 0)
+      const { output_text: text } = await client.responses.create({ model: 'svc-code', input: compacted.output })
+      t.match(text, /replaced by this summary of it:\n\nThis is the built-in echo/)
+    })
+
     t.test('lists the one model', async (t) => {
       t.match((await client.models.list()).data, [{ id: 'svc-code' }])
       t.match(await client.models.retrieve('svc-code'), { id: 'svc-code' })
@@ -115,6 +124,8 @@ async function clients(t: Test, start: Start, wire: string): Promise<void> {
     t.equal(seen.chat_stream, seen.chat)
     t.equal(seen.chat_stream_tokens, seen.chat_tokens)
     t.equal(seen.response_stream, seen.response)
+    t.same(seen.compacted, ['message', 'compaction'])
+    t.match(seen.continued, /replaced by this summary of it/)
   })
 
   t.test('Codex CLI', async (t) => {
@@ -132,6 +143,14 @@ async function clients(t: Test, start: Start, wire: string): Promise<void> {
       t.match(turn, { type: 'turn.completed', usage: { input_tokens: Number, output_tokens: Number } })
       const charged = (await used(program, key)).session - before.session
       t.equal(charged, Number(at(turn, 'usage', 'input_tokens')) + Number(at(turn, 'usage', 'output_tokens')))
+    })
+
+    t.test('lets the gateway compact its conversation when it takes the provider for OpenAI', async (t) => {
+      const config = codexConfig(baseURL).replace('name = "Tollgate"', 'name = "OpenAI"').replace('model_provider', 'model_auto_compact_token_limit = 2000\nmodel_provider')
+      const { code, events, stderr } = await codex(path, folder, baseURL, await program.key('team-key'), 'call exec_command {"cmd":"true"}', config)
+      t.equal(code, 0, stderr)
+      t.match(at(events.findLast((event) => at(event, 'item', 'type') === 'agent_message'), 'item', 'text'), /replaced by this summary of it/)
+      t.match(events.at(-1), { type: 'turn.completed' })
     })
 
     t.test('falls back to HTTPS at once when it is configured for WebSocket', async (t) => {

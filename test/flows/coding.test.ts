@@ -111,6 +111,21 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
   })
 
+  t.test('a message is answered as JSON and as a stream, and both are charged', async (t) => {
+    const key = await program.key('first-key')
+    const before = await used(program, key)
+    const ask = (stream: boolean) => post(program, key, '/v1/messages?beta=true', { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream })
+    const whole = await answer(await ask(false))
+    t.match(whole, { status: 200, body: { type: 'message', model: 'svc-code', stop_reason: 'end_turn', content: [{ type: 'text' }] } })
+    const tokensOf = (usage: unknown) => ['input_tokens', 'cache_read_input_tokens', 'output_tokens'].reduce((sum, name) => sum + Number(at(usage, name)), 0)
+    const tokens = tokensOf(at(whole.body, 'usage'))
+    t.equal((await used(program, key)).session, before.session + tokens)
+    const seen = await all(events(await ask(true)))
+    t.same([...new Set(seen.map(({ event }) => event))], ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'])
+    t.equal(seen.map(({ data }) => at(data, 'delta', 'text') ?? '').join(''), at(whole.body, 'content', 0, 'text'))
+    t.equal((await used(program, key)).session, before.session + tokens + tokensOf(at(seen.at(-2)?.data, 'usage')))
+  })
+
   t.test('the list of models has one model, and any other is not found', async (t) => {
     const key = await program.key('first-key')
     t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
@@ -128,9 +143,24 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
     t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
     const refused = await answers(() => chat(program, key), 429)
-    t.match(refused.body, { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } })
-    t.equal(refused.headers.get('x-should-retry'), 'false')
+    const body = { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } }
+    t.match(refused.body, body)
     t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
+    const wires: [string, object, object][] = [
+      ['chat/completions', { messages: MESSAGES }, body],
+      ['responses', { input: 'Hello' }, body],
+      ['responses/compact', { input: 'Hello' }, body],
+      ['messages', { max_tokens: 10, messages: MESSAGES }, { type: 'error', error: { type: 'rate_limit_error', message: /token window is used up\. It resets at \d{4}-/ } }],
+    ]
+    for (const [path, more, refusal] of wires) {
+      for (const stream of [false, true]) {
+        const got = await answer(await post(program, key, `/v1/${path}`, { model: 'svc-code', stream, ...more }))
+        t.match(got, { status: 429, body: refusal }, path)
+        t.equal(got.headers.get('x-should-retry'), 'false')
+        t.match(got.headers.get('retry-after'), /^\d+$/)
+        t.equal(got.headers.get('x-ratelimit-remaining-tokens'), '0')
+      }
+    }
   })
 
   t.test('a Coding plan unlocks the Coding Plan API key and the usage view only while it is active', async (t) => {

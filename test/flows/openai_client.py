@@ -14,6 +14,8 @@ response = client.responses.create(model="svc-code", input="Say hello")
 with client.responses.stream(model="svc-code", input="Say hello") as stream:
     events = [event.type for event in stream]
     final = stream.get_final_response()
+compacted = client.responses.compact(model="svc-code", input=messages)
+continued = client.responses.create(model="svc-code", input=[item.model_dump(exclude_none=True) for item in compacted.output])
 
 try:
     client.chat.completions.create(model="other", messages=messages)
@@ -32,6 +34,8 @@ print(
             "response": response.output_text,
             "response_stream": final.output_text,
             "last_event": events[-1],
+            "compacted": [item.type for item in compacted.output],
+            "continued": continued.output_text,
             "refused": refused,
         }
     )

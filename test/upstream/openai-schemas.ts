@@ -8,7 +8,7 @@ import type { Test } from 'tap'
 import { parse } from 'yaml'
 import { need } from '../servers/client.ts'
 
-export type OpenaiSchema = 'Response' | 'ResponseStreamEvent' | 'CreateChatCompletionResponse' | 'CreateChatCompletionStreamResponse' | 'CreateResponse' | 'CreateChatCompletionRequest'
+export type OpenaiSchema = 'Response' | 'CompactResource' | 'ResponseStreamEvent' | 'CreateChatCompletionResponse' | 'CreateChatCompletionStreamResponse' | 'CreateResponse' | 'CreateChatCompletionRequest'
 
 /** Throws with the first errors when a value does not match. */
 export type Validate = (schema: OpenaiSchema, value: unknown) => void

@@ -5,7 +5,7 @@ import { promptBytes } from '../usage/prompt-size.ts'
 import type { Members } from '../wires/allowlist.ts'
 import { readChatRequest } from '../wires/chat/chat-request.ts'
 import { readMessagesRequest } from '../wires/messages/messages-request.ts'
-import { readResponsesRequest } from '../wires/responses/responses-request.ts'
+import { compactingBody, readResponsesRequest } from '../wires/responses/responses-request.ts'
 import type { CodingRequest, WireName } from '../wires/wire.ts'
 
 /** A valid request, and the size of its prompt in bytes as upstreams get it, for the estimate of its tokens. */
@@ -22,6 +22,13 @@ export function readRequest(wire: WireName, body: unknown, headers: IncomingHttp
   if (wire === 'messages') return readMessages(body, headers, allowed)
   const request = wire === 'chat' ? readChatRequest(body, allowed) : readResponsesRequest(body, allowed)
   return { request, promptBytes: promptBytes(wire, body as Members, allowed) }
+}
+
+/** The same for `/responses/compact`. */
+export function readCompaction(body: unknown, _headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): ReadRequest {
+  const built = compactingBody(body)
+  const request = readResponsesRequest(built, allowed, 'compaction')
+  return { request, promptBytes: promptBytes('responses', built, allowed) }
 }
 
 function readMessages(body: unknown, headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): ReadRequest {

@@ -1,5 +1,6 @@
 /** Load balancing: the order in which the upstreams are tried, by priority, wire and weight. */
 import type { Upstream } from '../http/connection-pool.ts'
+import { lists } from '../policy/request-policy.ts'
 import type { UpstreamCall, WireName } from '../wires/wire.ts'
 
 /** An upstream, and the call over a wire that it speaks. */
@@ -13,6 +14,8 @@ const PREFERENCE: Record<WireName, readonly WireName[]> = {
 }
 
 const speaks = ({ settings }: Upstream, wire: WireName) => settings.wires.includes(wire)
+const takes = (upstream: Upstream, { wire, needs }: UpstreamCall) =>
+  speaks(upstream, wire) && (needs === undefined || lists(upstream.target.policy.allow, wire, needs))
 
 /**
  * The upstreams for a call: lower priority numbers first, within a priority those of the client's wire before those that need a translation,
@@ -22,7 +25,7 @@ export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>,
   const candidates: Candidate[] = []
   for (const upstream of upstreams) {
     let fitting: UpstreamCall | null = call
-    while (fitting && !speaks(upstream, fitting.wire)) fitting = fitting.translated
+    while (fitting && !takes(upstream, fitting)) fitting = fitting.translated
     if (fitting) candidates.push({ upstream, call: fitting })
   }
   if (candidates.length < 2) return candidates

@@ -44,6 +44,8 @@ export type UpstreamCall = UpstreamBody & {
   stream: boolean
   /** The client's names in `anthropic-beta`, of which each upstream gets those that its policy lets pass. */
   betas?: readonly string[]
+  /** What an upstream must list in `allow` to get this call; undefined for one that any upstream of the wire can take. */
+  needs?: string
   /** Opens the rewriter of a streamed answer, a new one for each attempt. `templates`: of the upstream. */
   openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */

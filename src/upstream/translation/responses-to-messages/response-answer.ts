@@ -1,7 +1,7 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import { inclusiveUsage, laterUsage } from '../../wires/messages/message-usage.ts'
-import { responseEvent } from '../../wires/responses/responses-stream.ts'
+import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
 import { textOf } from '../../sse/sse-parser.ts'
@@ -44,7 +44,7 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   function begin(message: Members): ResponseBlocks {
     id = message['id']
     usage = laterUsage(usage, message['usage'])
-    emit({ type: 'response.created', response: { id, status: 'in_progress', output: [] } })
+    for (const type of FIRST) emit({ type, response: { id, status: 'in_progress', output: [] } })
     return (blocks = openResponseBlocks(String(id), tools, emit))
   }
 

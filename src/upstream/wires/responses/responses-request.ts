@@ -13,7 +13,10 @@ import { cleanItems } from '../../policy/conversation.ts'
 import { lists, withoutMembers } from '../../policy/request-policy.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from '../upstream-body.ts'
-import { callOver } from '../../translation/call-over-wires.ts'
+import { answeringCompaction } from '../../compaction/compaction-answer.ts'
+import { TRIGGER, withSummaries } from '../../compaction/compaction-item.ts'
+import { summaryRequest, userMessages } from '../../compaction/summary-request.ts'
+import { callOver, type CallMakers } from '../../translation/call-over-wires.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../../translation/responses-to-messages/responses-to-messages.ts'
 import { openThinking } from '../messages/sealed-thinking.ts'
 import { responsesToChat } from '../../translation/responses-to-chat/responses-to-chat.ts'
@@ -48,11 +51,38 @@ const MESSAGE: MemberTypes = { content: 'string or objects' }
 /** Members whose value the gateway sets, or that name what is not stored. */
 const SET_HERE = ['model', 'max_output_tokens', 'stream', 'stream_options', 'background', 'previous_response_id', 'conversation']
 
+/** The members of a request to `/responses/compact`. */
+const COMPACTED = [
+  'model',
+  'instructions',
+  'previous_response_id',
+  'prompt_cache_key',
+  'prompt_cache_options',
+  'prompt_cache_retention',
+  'service_tier',
+]
+
+/** The body of a request to `/responses/compact` as that of a response which compacts its input. Throws `invalid_request`. */
+export function compactingBody(value: unknown): Members {
+  const body = readBody(value)
+  checkTypes(body, { input: 'string or objects' })
+  const input = own(body, 'input') ?? []
+  const built: Members = {
+    input: [...(typeof input === 'string' ? [{ role: 'user', content: input }] : (input as Members[])), { type: TRIGGER }],
+  }
+  for (const name of COMPACTED) if (own(body, name) !== undefined) built[name] = own(body, name)
+  return built
+}
+
 /**
  * Validates a parsed body and leaves out of its input what upstreams do not get. Throws `invalid_request` naming the parameter,
- * `model_not_found`, or `previous_response_not_found`, because responses are not stored.
+ * `model_not_found`, or `previous_response_not_found`, because responses are not stored. `answer`: what a request that compacts its input is answered with.
  */
-export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
+export function readResponsesRequest(
+  value: unknown,
+  allowed: ReadonlySet<string>,
+  answer: 'response' | 'compaction' = 'response',
+): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
   checkTools(body)
@@ -64,6 +94,9 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
   // Items of other types are up to the model.
   for (const [index, item] of items.entries())
     if ((own(item, 'type') ?? 'message') === 'message') checkTypes(item, MESSAGE, `input[${index}].`)
+  const trigger = items.findIndex((item) => own(item, 'type') === TRIGGER)
+  if (trigger >= 0 && trigger < items.length - 1) throw invalid(`input[${trigger}]`, `input[${trigger}]: ${TRIGGER} must be the last item.`)
+  if (trigger === 0) throw invalid('input', 'input has nothing to compact.')
   const stream = readBoolean(body, 'stream')
   for (const name of ['previous_response_id', 'conversation']) {
     const stored = own(body, name)
@@ -86,20 +119,32 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
       const repeated = repeatedMembers(body)
       const lower = limit === null ? cap : Math.min(limit, cap)
       replaceIdentities(body, ids)
-      return callOver(wires, {
-        own: 'responses',
-        make: {
-          responses: () => responsesCall({ body, items: cleaned, stream, repeated }, lower, ids, now),
-          chat: () => responsesToChat(body, stream, lower, repeated, ids, now),
-          messages: () =>
-            responsesToMessages(body, { limit: lower, stream, stop: [], ids }, answerIn({ ...repeated, store: false }, ids, now)),
-        },
-      })
+      const items = withSummaries(cleaned, ids)
+      if (Array.isArray(input)) body['input'] = items
+      const calls = (more: Pick<ResponsesRequest, 'body' | 'items'>) => callsOf({ ...more, stream, repeated }, lower, ids, now)
+      if (trigger < 0) return callOver(wires, calls({ body, items }))
+      const context = { ids, kept: answer === 'compaction' ? userMessages(items, ids) : null }
+      const summarizing = callOver(wires, calls(summaryRequest(body, items)))
+      if (!wires.includes('responses')) return answeringCompaction(summarizing, context)
+      const compacting = { ...calls({ body, items }).make.responses(), needs: TRIGGER, translated: summarizing }
+      return answeringCompaction(compacting, context)
     },
   }
 }
 
 type ResponsesRequest = { body: Members; items: Members[]; stream: boolean; repeated: RepeatedMembers }
+
+function callsOf(request: ResponsesRequest, limit: number, ids: Ids, now: () => number): CallMakers {
+  const { body, stream, repeated } = request
+  return {
+    own: 'responses',
+    make: {
+      responses: () => responsesCall(request, limit, ids, now),
+      chat: () => responsesToChat(body, stream, limit, repeated, ids, now),
+      messages: () => responsesToMessages(body, { limit, stream, stop: [], ids }, answerIn({ ...repeated, store: false }, ids, now)),
+    },
+  }
+}
 
 function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: () => number): UpstreamCall {
   const { body, items, stream, repeated } = request
