@@ -5,18 +5,20 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import * as tf from '@tensorflow/tfjs-core'
 import sharp from 'sharp'
-import { decode, encode } from '../src/backends/engines/local/image/codec.ts'
-import { cutOut } from '../src/backends/engines/local/image/cut-out.ts'
-import { inpaint, removeBackground, upscale } from '../src/backends/engines/local/image/operations.ts'
-import { openSaliency, type Saliency } from '../src/backends/engines/local/image/saliency.ts'
-import { enlarge, openNetwork, type Network } from '../src/backends/engines/local/image/super-resolution.ts'
+import { decode, encode } from '../engines/image/codec.ts'
+import { cutOut } from '../engines/image/cut-out.ts'
+import { readModels } from '../engines/image/models.ts'
+import { imageOperations } from '../engines/image/operations.ts'
+import { imageOf, planesOf } from '../engines/image/planes.ts'
+import { openSaliency, type Saliency } from '../engines/image/saliency.ts'
+import { enlarge, openEnlarger, type Enlarger } from '../engines/image/super-resolution.ts'
 import type { Stage } from './stage.ts'
 import { median } from './statistics.ts'
 import type { Table } from './table.ts'
 
 const LIMIT = 16_000_000
+const { models } = readModels({})
 type Case = { name: string; megapixels: number; bare: () => Promise<void>; ours: () => Promise<void> }
 
 export async function* images(_stage: Stage, { rounds }: { rounds: number }): AsyncGenerator<Table> {
@@ -30,11 +32,12 @@ export async function* images(_stage: Stage, { rounds }: { rounds: number }): As
 }
 
 async function againstLibraries(folder: string, rounds: number): Promise<Table> {
-  const saliency = await openSaliency()
+  const saliency = await openSaliency(models.background_remove)
+  const enlarger = await openEnlarger(models.upscale)
   const cases: Case[] = []
   for (const side of [256, 512]) {
     const input = await paint(folder, side, side)
-    for (const scale of [2, 4] as const) cases.push(enlarging(folder, input, side, await openNetwork(scale)))
+    for (const scale of [2, 4]) cases.push(enlarging(folder, input, side, enlarger, scale))
   }
   for (const side of [512, 2000, 4000]) cases.push(cutting(folder, await paint(folder, side, side), side, saliency))
   const rows: Table['rows'] = []
@@ -52,21 +55,19 @@ async function againstLibraries(folder: string, rounds: number): Promise<Table> 
   return { title: 'Image operations against the bare libraries', head: ['', 'bare, ms', 'ours, ms', 'more', 'megapixels of result a core-second'], rows }
 }
 
-function enlarging(folder: string, input: string, side: number, network: Network): Case {
-  const { scale, model } = network
+function enlarging(folder: string, input: string, side: number, enlarger: Enlarger, scale: number): Case {
   const output = join(folder, 'result.png')
   return {
     name: `upscale ${side} × ${side}, scale ${scale}`,
     megapixels: (side * scale) ** 2 / 1e6,
     async bare() {
-      const pixels = await sharp(input).removeAlpha().raw().toBuffer()
-      const made = tf.tidy(() => tf.cast(tf.clipByValue(model.predict(tf.tensor4d(Float32Array.from(pixels), [1, side, side, 3])) as tf.Tensor4D, 0, 255), 'int32'))
-      const values = Uint8Array.from(await made.data())
-      made.dispose()
-      await sharp(values, { raw: { width: side * scale, height: side * scale, channels: 3 } }).png().toFile(output)
+      const pixels = await sharp(input).ensureAlpha().raw().toBuffer()
+      const planes = planesOf({ width: side, height: side, pixels, opaque: true }, { x: 0, y: 0, width: side, height: side }, enlarger.model)
+      const made = imageOf(await enlarger.run(planes), enlarger.model)
+      await sharp(made.pixels, { raw: { width: made.width, height: made.height, channels: 4 } }).removeAlpha().resize(side * scale, side * scale).png().toFile(output)
     },
     async ours() {
-      await encode(await enlarge(network, await decode(input, LIMIT), () => {}), 'png', output)
+      await encode(await enlarge(enlarger, await decode(input, LIMIT), scale, () => {}), 'png', output)
     },
   }
 }
@@ -95,8 +96,9 @@ async function inChildren(folder: string, rounds: number): Promise<Table> {
   for (const side of [1, 512]) {
     const media = { role: 'media' as const, path: await paint(folder, side, side) }
     const mask = { role: 'mask' as const, path: await marked(folder, side) }
+    const { background_remove, upscale, inpaint } = imageOperations(models)
     const runs = {
-      'background_remove': () => removeBackground({ ...run, inputs: [media], request: { background: 'transparent', crop: false, format: 'png' } }),
+      'background_remove': () => background_remove({ ...run, inputs: [media], request: { background: 'transparent', crop: false, format: 'png' } }),
       'upscale, scale 2': () => upscale({ ...run, inputs: [media], request: { scale: 2, format: 'png' } }),
       'inpaint a tenth': () => inpaint({ ...run, inputs: [media, mask], request: { seed: 1, growMask: 0, format: 'png' } }),
     }

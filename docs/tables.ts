@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Type } from 'typebox'
 import { SETTINGS } from '../src/config/config.ts'
+import { MODEL_SCHEMAS } from '../engines/image/models.ts'
 import { DEFAULT_ENGINES, EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { FAILURES } from '../src/domain/errors.ts'
 import { LIMITS } from '../src/domain/limits.ts'
@@ -18,6 +19,13 @@ const memberRows = (schema: Schema) =>
   fieldsOf('', schema).flatMap(({ path, schema, needed }) =>
     path === '' || path.endsWith('[]') || schema.items ? [] : [[code(path), needed ? 'yes' : '', boundsOf(schema).join('; '), schema.description ?? '']],
   )
+
+/** A row for each member that describes a model. */
+const modelRows = Object.entries(MODEL_SCHEMAS).flatMap(([operation, schema]) =>
+  fieldsOf('', schema as Schema)
+    .filter(({ path }) => path !== '' && !path.endsWith('[]'))
+    .map(({ path, schema, needed }, i) => [i === 0 ? code(operation) : '', code(path), needed ? 'needed' : schema.default === undefined ? '' : code(JSON.stringify(schema.default).replaceAll('"', '')), schema.description ?? '']),
+)
 
 /** A row for each field of each operation but the one that all requests share. */
 const operationRows = OPERATIONS.flatMap((operation) => {
@@ -52,6 +60,7 @@ export const PARTS = [
   { page: 'media.md', name: 'examples', text: exampleSections },
   { page: 'engines.md', name: 'default', text: `\`\`\`yaml\n${DEFAULT_ENGINES}\`\`\`` },
   { page: 'engines.md', name: 'members', text: table(['member', 'needed', 'may be', 'meaning'], memberRows(EnginesFile as Schema)) },
+  { page: 'models.md', name: 'members', text: table(['operation', 'member', 'default', 'meaning'], modelRows) },
   {
     page: 'configuration.md',
     name: 'settings',

@@ -12,7 +12,7 @@ const ROOT = join(import.meta.dirname, '..')
 const COMPILED = join(ROOT, 'compiled')
 const MODULES = ['src/**/*.ts', 'plugins/**/*.ts']
 /** The page of the dashboard, and what runs in threads and child processes. */
-const OTHERS = ['plugins/dashboard/web/**', '**/{database-thread-main,render-thread}.ts', 'src/backends/engines/local/image/**']
+const OTHERS = ['plugins/dashboard/web/**', '**/{database-thread-main,render-thread}.ts', 'engines/**']
 
 /** Starts all roles, and loads what another configuration would load. Node writes the compiled code when the process exits. */
 async function compile(): Promise<void> {

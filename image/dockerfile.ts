@@ -4,6 +4,8 @@
 export type Recipe = {
   /** Copies from the checkout in the stage and those that it is built from. */
   copies: { from: string; to: string }[]
+  /** Whether it has the packages of engines. */
+  engines: boolean
   /** Debian packages that are installed. */
   packages: string[]
   workdir: string
@@ -13,7 +15,7 @@ export type Recipe = {
   entrypoint: string[]
 }
 
-const EMPTY: Recipe = { copies: [], packages: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
+const EMPTY: Recipe = { copies: [], engines: false, packages: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
 
 /** Parses a stage of a Dockerfile as simple as ours, the last one by default. Throws for an unsupported instruction and an unknown stage. */
 export function readDockerfile(text: string, target?: string): Recipe {
@@ -30,7 +32,10 @@ export function readDockerfile(text: string, target?: string): Recipe {
     else if (instruction === 'USER') recipe.user = words[0] ?? ''
     else if (instruction === 'EXPOSE') recipe.ports = words
     else if (instruction === 'ENTRYPOINT') recipe.entrypoint = JSON.parse(words.join(' '))
-    else if (instruction === 'COPY') recipe.copies.push(...copiesOf(words))
+    else if (instruction === 'COPY') {
+      recipe.copies.push(...copiesOf(words))
+      recipe.engines ||= words[0] === '--from=engines'
+    }
     else if (instruction === 'RUN') recipe.packages.push(...packagesOf(line))
     else throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
   }

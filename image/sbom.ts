@@ -26,12 +26,12 @@ export type Sbom = {
   [member: string]: unknown
 }
 
-/** Reproducible: it has no time and no serial number. Throws if the dashboard is not built. `root` is the checkout. */
-export function sbomOf(root = ROOT): Sbom {
+/** Reproducible: it has no time and no serial number. Throws if the dashboard is not built. `root` is the checkout; `installed` has the packages that ship. */
+export function sbomOf(root = ROOT, installed = root): Sbom {
   const text = execFileSync('npm', ['sbom', '--package-lock-only', '--sbom-format', 'cyclonedx', '--loglevel', 'error'], { cwd: root, encoding: 'utf8', maxBuffer: 1 << 26 })
   const { serialNumber: _serialNumber, ...all }: Sbom = JSON.parse(text)
   const { timestamp: _timestamp, ...metadata } = all.metadata
-  const shipped = new Map([...production(root), ...bundled(root)])
+  const shipped = new Map([...production(root, installed), ...bundled(root)])
   const components = all.components.flatMap((component) => {
     const name = shipped.get(`${component.name} ${component.version}`)
     return name === undefined ? [] : [{ ...component, name, purl: `pkg:npm/${name.replace('@', '%40')}@${component.version}` }]
@@ -43,15 +43,15 @@ export function sbomOf(root = ROOT): Sbom {
   return { ...all, metadata: { ...metadata, component: { ...metadata.component, type: 'application', name: 'tollgate' } }, components, dependencies }
 }
 
-type Locked = { name?: string; version?: string; dev?: boolean }
+type Locked = { name?: string; version?: string; dev?: boolean; link?: boolean }
 
 /**
  * Packages as npm names them, by their folder, with their names in the registry, which aliases differ from. Read from the lockfile: `npm sbom --omit dev` of npm 11 leaves out what
  * development packages need as well.
  */
-function production(root: string): [string, string][] {
+function production(root: string, installed: string): [string, string][] {
   const { packages }: { packages: Record<string, Locked> } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
-  const shipped = Object.entries(packages).filter(([path, { dev }]) => path.startsWith('node_modules/') && !dev && existsSync(join(root, path)))
+  const shipped = Object.entries(packages).filter(([path, { dev, link }]) => path.startsWith('node_modules/') && !dev && !link && existsSync(join(installed, path)))
   return shipped.map(([path, { name, version }]) => {
     const folder = path.split('node_modules/').at(-1) ?? ''
     return [`${folder} ${version}`, name ?? folder]
@@ -83,9 +83,9 @@ export function licenseList(components: readonly Component[]): string {
   return `Packages in this image by licence. Their texts are in node_modules and, for the dashboard, in plugins/dashboard/dist/licenses.json.\n\n${sections.join('\n\n')}\n`
 }
 
-/** Writes both files to `folder`. `root` is the checkout. */
+/** Writes both files to `folder`: of the packages that are installed in it, or in the checkout where it has none. `root` is the checkout. */
 export function writeSbom(folder: string, root = ROOT): void {
-  const sbom = sbomOf(root)
+  const sbom = sbomOf(root, existsSync(join(folder, 'node_modules')) ? folder : root)
   writeFileSync(join(folder, 'sbom.cdx.json'), `${JSON.stringify(sbom, null, 1)}\n`)
   writeFileSync(join(folder, 'LICENSES.txt'), licenseList(sbom.components))
 }

@@ -117,7 +117,7 @@ async function openAll(
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted, sent }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () =>
-    openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }),
+    openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now), runs: ['all', 'worker'].includes(config.ROLE) }),
   )
   return {
     store,

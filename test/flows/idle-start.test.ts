@@ -8,7 +8,7 @@ import { PROGRAM, REPOSITORY, startProcess } from './program.ts'
 /** Loaded with the first use, or never on the embedded side. */
 const UNUSED = [
   '@fastify/http-proxy', '@fastify/swagger', '@fastify/swagger-ui', '@kubernetes/client-node', '@modelcontextprotocol/node', '@modelcontextprotocol/server',
-  '@opentelemetry/exporter-trace-otlp-proto', '@opentelemetry/sdk-trace', '@tensorflow/tfjs-core', 'aws4fetch', 'gpt-tokenizer', 'kafkajs', 'mongodb', 'openid-client', 'pino-pretty', 'sharp', 'ws', 'zod',
+  '@opentelemetry/exporter-trace-otlp-proto', '@opentelemetry/sdk-trace', 'onnxruntime-node', 'aws4fetch', 'gpt-tokenizer', 'kafkajs', 'mongodb', 'openid-client', 'pino-pretty', 'sharp', 'ws', 'zod',
 ]
 
 /** Prints the URL of each module that the main thread loads. */

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { missingImageOperations, type ImageOperation } from '../../src/backends/engines/local/image/operations.ts'
+import { missingOperations } from '../../engines/image/image-engine.ts'
+import { readModels, type Modelled } from '../../engines/image/models.ts'
 import { blankCanvas } from '../../src/backends/engines/preview/canvas.ts'
 import { png } from '../../src/backends/engines/preview/png-encoder.ts'
 import { programs, withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
@@ -19,8 +20,8 @@ import { SIDES, SIDE_TIMEOUT_MS, type Start } from './sides.ts'
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 
-const missing = missingImageOperations()
-const imageSkip = (verb: ImageOperation): string | false => missing[verb] ?? false
+const missing = missingOperations(readModels({}).models)
+const imageSkip = (verb: Modelled): string | false => missing[verb] ?? false
 
 /** The operations of the local engine, each long enough to be interrupted, and why one cannot run here. */
 const CASES: readonly { body: (url: string) => object; skip: string | false }[] = [

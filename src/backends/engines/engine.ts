@@ -80,8 +80,11 @@ export type Engine = {
   close(): Promise<void>
 }
 
-/** Opens an engine under its name in the file, with the other members of its entry. Throws an Error whose message says what is wrong with them. */
-export type OpenEngine = (name: string, options: Record<string, unknown>) => Promise<Engine>
+/**
+ * Opens an engine under its name in the file, with the other members of its entry. Throws an Error whose message says what is wrong with
+ * them. Where `runs` is false, it is only asked for quotes and offers what the machines of the workers can make.
+ */
+export type OpenEngine = (name: string, options: Record<string, unknown>, process?: { runs: boolean }) => Promise<Engine>
 
 /** A kind or operation that is available now. */
 export type Offer = {
@@ -118,6 +121,8 @@ export type EnginesConfig = {
   providers?: Outside
   /** How often the file is read again. */
   pollMs?: number
+  /** False in a process that only quotes: it trusts the file. The built-in table is what the machine itself can make. */
+  runs?: boolean
 }
 
 /** A failure with its public sentence, to be returned from `run`. */
@@ -126,7 +131,7 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
 }
 
 /** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */
-export async function openEngines({ file, log, providers, pollMs }: EnginesConfig): Promise<Engines> {
+export async function openEngines({ file, log, providers, pollMs, runs = true }: EnginesConfig): Promise<Engines> {
   const types = builtInTypes(providers)
   let table = EMPTY
   let state: 'opened' | 'ready' | 'closed' = 'opened'
@@ -150,7 +155,9 @@ export async function openEngines({ file, log, providers, pollMs }: EnginesConfi
     // A text is tried once, valid or not: trying opens engines.
     if (text === tried) return
     tried = text
-    const { next, removed } = await nextTable(table, settingsOf(text), (setting) => openOne(types, file, setting))
+    const { next, removed } = await nextTable(table, settingsOf(text), (setting) =>
+      openOne(types, file, setting, { runs: runs || file === null }),
+    )
     table = next
     if (watched) log.info({ event: 'engines_reloaded', file }, 'ENGINES file reloaded')
     void warnOfMissing(next)
@@ -202,6 +209,7 @@ function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
   const types = new Map<string, OpenEngine>()
   types.set('preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry))
   types.set('local', async (...entry) => (await import('./local/local.ts')).openLocal(...entry))
+  types.set('local-image', async (...entry) => (await import('../../../engines/image/image-engine.ts')).openLocalImage(...entry))
   if (!providers) return types
   types.set('openai', async (...entry) => (await import('./openai/openai.ts')).openaiEngines(providers)(...entry))
   types.set('replicate', async (...entry) => (await import('./replicate/replicate.ts')).replicateEngines(providers)(...entry))
@@ -212,10 +220,15 @@ function atLine(file: string | null, line: number, message: string): Error {
   return new Error(`ENGINES: ${file ?? 'built-in table'}, line ${line}: ${message}`)
 }
 
-async function openOne(types: Map<string, OpenEngine>, file: string | null, { name, type, options, line }: EngineSetting): Promise<Engine> {
+async function openOne(
+  types: Map<string, OpenEngine>,
+  file: string | null,
+  { name, type, options, line }: EngineSetting,
+  process: { runs: boolean },
+): Promise<Engine> {
   const open = types.get(type)
   if (!open) throw atLine(file, line, `engines of type ${type} are not available; there are: ${[...types.keys()].join(', ')}`)
-  return open(name, options).catch((error: unknown) => {
+  return open(name, options, process).catch((error: unknown) => {
     throw atLine(file, line, `engine ${name}: ${error instanceof Error ? error.message : 'cannot be opened'}`)
   })
 }

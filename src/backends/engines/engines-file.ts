@@ -12,7 +12,7 @@ import { readSettingsFile } from '../../domain/settings-file.ts'
 
 export type EngineSetting = {
   name: string
-  /** Which adapter: `preview`, `local`, `openai`, `replicate`, or one that a plugin added. */
+  /** Which adapter: `preview`, `local`, `local-image`, `local-image`, `openai`, `replicate`, or one that a plugin added. */
   type: string
   /** The other members of the entry; the adapter validates them. */
   options: Record<string, unknown>
@@ -46,6 +46,7 @@ export const DEFAULT_ENGINES = `\
 engines:
   - { name: preview, type: preview }
   - { name: local, type: local }
+  - { name: local-image, type: local-image }
 routes:
   - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
   - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
@@ -147,7 +148,9 @@ const RouteEntry = Type.Object(
 
 const EngineEntry = Type.Object({
   name: name('Routes refer to it by this name.'),
-  type: name('`preview`, `local`, `openai`, `replicate`, or one that a plugin adds. The other members of the entry are for that type.'),
+  type: name(
+    '`preview`, `local`, `local-image`, `openai`, `replicate`, or one that a plugin adds. The other members of the entry are for that type.',
+  ),
 })
 
 /** The ENGINES file. `docs/engines.md` is generated from the descriptions. */

@@ -10,7 +10,7 @@ export const backgroundRemove = defineOperation({
   description:
     'Cuts out the subject of an image: its background becomes transparent, or one plain colour. To put another scene behind the subject, use ai_edit.',
   reads: 'image',
-  route: { engine: 'local', price: { amount: '0.02', per: 'Job' }, max: { megapixels: 16 } },
+  route: { engine: 'local-image', price: { amount: '0.02', per: 'Job' }, max: { megapixels: 16 } },
   fields: {
     media_url,
     background: Type.Optional(

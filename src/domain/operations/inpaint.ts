@@ -9,7 +9,7 @@ export const inpaint = defineOperation({
   description:
     'Repaints the area of an image that a mask marks as the prompt describes, and keeps the rest: to replace or remove an object. Needs a mask; without one, use ai_edit.',
   reads: 'image',
-  route: { engine: 'local', price: { amount: '0.03', per: 'Job' }, max: { megapixels: 16 } },
+  route: { engine: 'local-image', price: { amount: '0.03', per: 'Job' }, max: { megapixels: 16 } },
   fields: {
     media_url,
     prompt,

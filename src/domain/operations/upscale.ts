@@ -6,7 +6,7 @@ export const upscale = defineOperation({
   title: 'Upscale an image',
   description: 'Enlarges an image 2, 3 or 4 times in width and height, and keeps what it shows.',
   reads: 'image',
-  route: { engine: 'local', price: { amount: '0.01', per: 'Megapixel' }, max: { megapixels: 16 } },
+  route: { engine: 'local-image', price: { amount: '0.01', per: 'Megapixel' }, max: { megapixels: 16 } },
   fields: {
     media_url,
     scale: Type.Optional(Type.Enum([2, 3, 4], { description: '2 by default.' })),

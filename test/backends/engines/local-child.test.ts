@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { runChild, type ChildResult, type ChildRun } from '../../../src/backends/engines/local/child.ts'
-import { scratchFolder, sweepScratch } from '../../../src/backends/engines/local/scratch.ts'
+import { runChild, type ChildResult, type ChildRun } from '../../../src/backends/engines/process/child.ts'
+import { scratchFolder, sweepScratch } from '../../../src/backends/engines/process/scratch.ts'
 
 const limits = { wallMs: 60_000, cpuSeconds: 60, addressSpaceBytes: 1 << 30, fileBytes: 1 << 20 }
 
@@ -122,7 +122,7 @@ t.test('background processes of a child are killed with it and do not delay its 
 async function parent(t: Test, then: string): Promise<{ pid: number; child: number; kill(): void }> {
   const cwd = await folder(t)
   const file = join(cwd, 'parent.ts')
-  await writeFile(file, `import { runChild } from '${join(import.meta.dirname, '../../../src/backends/engines/local/child.ts')}'
+  await writeFile(file, `import { runChild } from '${join(import.meta.dirname, '../../../src/backends/engines/process/child.ts')}'
     runChild({ command: '/bin/sh', args: ['-c', 'echo $$; exec sleep 600'], cwd: '${cwd}', limits: ${JSON.stringify(limits)}, signal: new AbortController().signal,
       onLine: (line) => { console.log(line); ${then} } })`)
   const process_ = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })

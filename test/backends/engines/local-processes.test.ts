@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { available } from '../../../src/backends/engines/local/ffmpeg/available.ts'
-import { scratchFolder, sweepScratch } from '../../../src/backends/engines/local/scratch.ts'
+import { scratchFolder, sweepScratch } from '../../../src/backends/engines/process/scratch.ts'
 import { madeOf, LIMITS, programs, studio, withoutFfmpeg } from './ffmpeg-media.ts'
 
 const LOCAL = join(import.meta.dirname, '../../../src/backends/engines/local')
@@ -51,7 +51,7 @@ t.test('SIGKILL of the process amid a run leaves no ffmpeg, and its scratch fold
   const script = join(folder, 'worker.ts')
   await writeFile(script, `
     import { trim } from '${LOCAL}/ffmpeg/trim.ts'
-    import { scratchFolder } from '${LOCAL}/scratch.ts'
+    import { scratchFolder } from '${LOCAL}/../process/scratch.ts'
     const { path } = await scratchFolder('${base}')
     const job = { programs: ${JSON.stringify(programs)}, scratch: path, signal: new AbortController().signal, limits: ${JSON.stringify(LIMITS)}, inputs: ['${film}'] }
     await trim({ ...job, request: { verb: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Engine, EngineRequest, Input } from '../../../src/backends/engines/engine.ts'
-import { missingImageOperations } from '../../../src/backends/engines/local/image/operations.ts'
+import { missingOperations, openLocalImage } from '../../../engines/image/image-engine.ts'
+import { readModels } from '../../../engines/image/models.ts'
 import { openLocal } from '../../../src/backends/engines/local/local.ts'
 import { blankCanvas } from '../../../src/backends/engines/preview/canvas.ts'
 import { png } from '../../../src/backends/engines/preview/png-encoder.ts'
@@ -43,12 +44,12 @@ const images: EngineRequest[] = [
   { verb: 'inpaint', prompt: 'x', seed: null, growMask: 1, format: 'webp' },
 ]
 /** A reason to skip, or false. */
-const withoutPackages = Object.values(missingImageOperations())[0] ?? false
+const withoutPackages = Object.values(missingOperations(readModels({}).models))[0] ?? false
 const inputsOf = ({ verb }: EngineRequest): Input[] => INPUTS[verb] ?? []
 
-async function opened(t: Test, options = {}): Promise<{ engine: Engine; scratch: string }> {
+async function opened(t: Test, options = {}, open = openLocal): Promise<{ engine: Engine; scratch: string }> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const engine = await openLocal('local', { scratch, ...options })
+  const engine = await open('local', { scratch, ...options })
   t.teardown(async () => {
     await engine.close()
     await rm(scratch, { recursive: true })
@@ -59,12 +60,12 @@ async function opened(t: Test, options = {}): Promise<{ engine: Engine; scratch:
 t.test('the contract, of films', { skip: withoutFfmpeg }, (t) => runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: [trim, merge], inputsOf })))
 
 t.test('the contract, of pictures', { skip: withoutPackages }, (t) =>
-  runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: images, inputsOf }), {
+  runContract(t, enginePromises, async (t) => ({ ...(await opened(t, {}, openLocalImage)), requests: images, inputsOf }), {
     'the same prompt and seed give the same bytes, another seed gives others': 'inpainting of so small a hole is the same whatever the seed',
   }))
 
 t.test('pictures have the requested size and format', { skip: withoutPackages }, async (t) => {
-  const { engine, scratch } = await opened(t)
+  const { engine, scratch } = await opened(t, {}, openLocalImage)
   const expected = [{ contentType: 'image/png', width: 40, height: 30 }, { contentType: 'image/jpeg', width: 80, height: 60 }, { contentType: 'image/webp', width: 40, height: 30 }]
   for (const [i, request] of images.entries()) {
     const made = await engine.run(request, runControl({ inputs: inputsOf(request) }))
@@ -111,4 +112,6 @@ t.test('options that make no sense are refused', async (t) => {
   for (const [options, message] of [[{ speed: 1 }, /no option speed/], [{ scratch: 'here' }, /scratch must be an absolute path/], [{ ffmpeg: 7 }, /ffmpeg must be an absolute path/]] as const) {
     await t.rejects(openLocal('local', options), message)
   }
+  await t.rejects(openLocalImage('local-image', { speed: 1 }), /no option speed/)
+  await t.rejects(openLocalImage('local-image', { scratch: 'here' }), /scratch must be an absolute path/)
 })

@@ -37,6 +37,13 @@ export async function decoded(path: string): Promise<Raw & { format: string; has
   return { width: info.width, height: info.height, pixels: data, format: format ?? '', hasAlpha: hasAlpha ?? false }
 }
 
+/** The pixels of a file. */
+export async function decodedBytes(bytes: Uint8Array): Promise<Raw> {
+  if (!sharp) throw new Error('sharp is not installed')
+  const { data, info } = await sharp(bytes).ensureAlpha().raw().toBuffer({ resolveWithObject: true })
+  return { width: info.width, height: info.height, pixels: data }
+}
+
 export function at({ width, pixels }: Raw, x: number, y: number): Rgba {
   const [r = 0, g = 0, b = 0, a = 0] = pixels.subarray(4 * (y * width + x))
   return [r, g, b, a]

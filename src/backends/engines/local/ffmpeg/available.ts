@@ -2,7 +2,7 @@
 import { access, constants } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runChild } from '../child.ts'
+import { runChild } from '../../process/child.ts'
 import { FORMATS, type FormatName } from './formats.ts'
 
 /** Absolute paths. */

@@ -1,7 +1,7 @@
 /** Runs ffmpeg(1) and ffprobe(1) as child processes: resource limits, restricted demuxers and decoders, and what a failure means. */
 import { availableParallelism } from 'node:os'
 import { notMade, type NotMade } from '../../engine.ts'
-import { runChild, type ChildResult } from '../child.ts'
+import { runChild, type ChildResult } from '../../process/child.ts'
 import type { Programs } from './available.ts'
 import type { Container } from './container.ts'
 

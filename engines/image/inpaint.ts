@@ -1,11 +1,13 @@
 /**
- * The program of `inpaint`: replaces what a mask marks by what is around it, as if it had never been there. It is a classical method without a model: it cannot
- * make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
+ * The program of `inpaint`: replaces what a mask marks by what is around it, as if it had never been there, by the operator's model or by a classical method. Neither
+ * can make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
  */
 import { complete } from './completion.ts'
 import { checkSize, decode, encode } from './codec.ts'
-import { InputError, runProgram } from './program.ts'
 import { readMask } from './mask.ts'
+import type { InpaintModel } from './models.ts'
+import { openFiller } from './network-fill.ts'
+import { InputError, runProgram } from './program.ts'
 
 /** `pixels`: how many the picture and the mask may have. `growMask`: pixels. Another `seed` may choose other surroundings. */
 export type InpaintJob = {
@@ -13,6 +15,8 @@ export type InpaintJob = {
   mask: string
   output: string
   pixels: number
+  /** Null for the classical method. */
+  model: InpaintModel | null
   growMask: number
   seed: number | null
   format: string
@@ -24,7 +28,8 @@ await runProgram<InpaintJob>(async (job, progress) => {
   const hole = await readMask(job.mask, job.pixels, image, job.growMask)
   if (!hole.includes(0)) throw new InputError('unsupported_input', 'the mask covers the whole picture')
   progress(5)
-  complete({ ...image, hole }, generator(job.seed ?? 0), progress)
+  if (job.model) await (await openFiller(job.model)).complete({ ...image, hole })
+  else complete({ ...image, hole }, generator(job.seed ?? 0), progress)
   await encode(image, job.format, job.output)
   return image
 })

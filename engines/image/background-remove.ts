@@ -1,17 +1,26 @@
 /** The program of `background_remove`: the subject of a picture on nothing or on a colour. */
 import { cutOut } from './cut-out.ts'
 import { checkSize, crop, decode, encode, flatten } from './codec.ts'
+import type { BackgroundRemoveModel } from './models.ts'
 import { runProgram } from './program.ts'
 import { openSaliency } from './saliency.ts'
 
 /** `pixels`: how many the input may have. `background`: `transparent` or `#rrggbb`. `crop`: to the subject; a picture without one stays whole. */
-export type BackgroundRemoveJob = { input: string; output: string; pixels: number; background: string; crop: boolean; format: string }
+export type BackgroundRemoveJob = {
+  input: string
+  output: string
+  pixels: number
+  model: BackgroundRemoveModel
+  background: string
+  crop: boolean
+  format: string
+}
 
 await runProgram<BackgroundRemoveJob>(async (job, progress) => {
   const image = await decode(job.input, job.pixels)
   checkSize(image.width, image.height, job.format, job.pixels)
   progress(10)
-  const saliency = await openSaliency()
+  const saliency = await openSaliency(job.model)
   progress(20)
   const subject = await cutOut(saliency, image)
   progress(70)

@@ -1,17 +1,18 @@
 /** The program of `upscale`: enlarges a picture 2, 3, or 4 times. */
 import { bleed } from './bleed.ts'
 import { checkSize, decode, encode, type Image } from './codec.ts'
+import type { UpscaleModel } from './models.ts'
 import { runProgram } from './program.ts'
-import { enlarge, openNetwork, type Network } from './super-resolution.ts'
+import { enlarge, openEnlarger } from './super-resolution.ts'
 
 /** `pixels`: how many the input and the output may have. */
-export type UpscaleJob = { input: string; output: string; pixels: number; scale: Network['scale']; format: string }
+export type UpscaleJob = { input: string; output: string; pixels: number; model: UpscaleModel; scale: 2 | 3 | 4; format: string }
 
-await runProgram<UpscaleJob>(async ({ input, output, pixels, scale, format }, progress) => {
+await runProgram<UpscaleJob>(async ({ input, output, pixels, model, scale, format }, progress) => {
   const image = await decode(input, pixels)
   checkSize(image.width * scale, image.height * scale, format, pixels)
-  const network = await openNetwork(scale)
-  const result = await enlarge(network, image.opaque ? image : withHiddenColours(image), progress)
+  const enlarger = await openEnlarger(model)
+  const result = await enlarge(enlarger, image.opaque ? image : withHiddenColours(image), scale, progress)
   await encode(result, format, output)
   return result
 })

@@ -16,12 +16,12 @@ const SHORTEST_SIDE = 4 * RADIUS
  */
 const ROUNDS = 5
 const SEARCHES = 3_000_000
-/** Of the surroundings of the hole, as much as it is wide and high itself is looked at, and this at least. */
+/** Pixels around the hole that are looked at, at least. */
 const SURROUNDINGS = 128
 
 /** Fills the hole in place; what lies outside it stays as it is. Black when the hole is everything. */
 export function complete(picture: Picture, random: () => number, progress: (percent: number) => void): void {
-  const part = partAround(picture)
+  const part = partAround(picture, SURROUNDINGS)
   if (!part) return
   const { region, paste } = part
   const levels = pyramid(region)
@@ -52,8 +52,11 @@ export function complete(picture: Picture, random: () => number, progress: (perc
   paste()
 }
 
-/** The part of a picture that the hole is filled from, as a picture of its own, and how the filled hole comes back. Null when there is no hole. */
-function partAround({ width, height, pixels, hole }: Picture): { region: Picture; paste: () => void } | null {
+/**
+ * The part of a picture that the hole is filled from, as a picture of its own, and how the filled hole comes back: as much around the hole as it is wide and high
+ * itself, and `least` pixels at least. Null when there is no hole.
+ */
+export function partAround({ width, height, pixels, hole }: Picture, least: number): { region: Picture; paste: () => void } | null {
   let [left, right, top, bottom] = [width, -1, height, -1]
   for (let i = hole.indexOf(1); i >= 0; i = hole.indexOf(1, i + 1)) {
     left = Math.min(left, i % width)
@@ -62,7 +65,7 @@ function partAround({ width, height, pixels, hole }: Picture): { region: Picture
     bottom = Math.floor(i / width)
   }
   if (right < 0) return null
-  const around = Math.max(SURROUNDINGS, right - left, bottom - top)
+  const around = Math.max(least, right - left, bottom - top)
   ;[left, right, top, bottom] = [
     Math.max(left - around, 0),
     Math.min(right + around, width - 1),

@@ -1,0 +1,33 @@
+/** The program that tries an operator's model on a small picture, when the engine is opened. */
+import type { Image } from './codec.ts'
+import type { BackgroundRemoveModel, InpaintModel, UpscaleModel } from './models.ts'
+import { openFiller } from './network-fill.ts'
+import { InputError, runProgram } from './program.ts'
+import { openSaliency } from './saliency.ts'
+import { enlarge, openEnlarger } from './super-resolution.ts'
+
+export type CheckJob =
+  | { operation: 'background_remove'; model: BackgroundRemoveModel }
+  | { operation: 'upscale'; model: UpscaleModel }
+  | { operation: 'inpaint'; model: InpaintModel }
+
+const SIDE = 32
+
+await runProgram<CheckJob>(async (job) => {
+  await trial(job).catch((error: unknown) => {
+    throw new InputError('unsupported_input', error instanceof Error ? error.message : String(error))
+  })
+  return { width: SIDE, height: SIDE }
+})
+
+async function trial(job: CheckJob): Promise<void> {
+  const picture = gradient()
+  if (job.operation === 'background_remove') await (await openSaliency(job.model)).maskOf(picture, SIDE, SIDE)
+  else if (job.operation === 'upscale') await enlarge(await openEnlarger(job.model), picture, job.model.scale, () => {})
+  else await (await openFiller(job.model)).complete({ ...picture, hole: new Uint8Array(SIDE * SIDE).fill(1, 400, 410) })
+}
+
+function gradient(): Image {
+  const pixels = Uint8Array.from({ length: 4 * SIDE * SIDE }, (_, i) => (i % 4 === 3 ? 255 : (i >> 2) % 256))
+  return { width: SIDE, height: SIDE, pixels, opaque: true }
+}
