@@ -146,7 +146,7 @@ t.test('a start on a bad file, or on a type of engine that is not there, stops w
   await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { code: 'ENOENT' })
   const replicate = await opening(t, FAKE_ENGINES.replace('type: fake', 'type: other'))
   replicate.add('fake', fakeEngine().open)
-  await t.rejects(replicate.ready(), /line 2: engines of type other are not available; there are: preview, local, fake/)
+  await t.rejects(replicate.ready(), /line 2: engines of type other are not available; there are: preview, local, local-image, fake/)
   const wrong = await opening(t, DEFAULT_ENGINES.replace('type: preview', 'type: preview, speed: 1'))
   await t.rejects(wrong.ready(), /line 2: engine preview: type preview has no option speed/)
 })
