@@ -44,8 +44,8 @@ export function fillRootfs(folder: string, root: string, { copies, engines, pack
   copyProgram(folder, join(root, 'node_modules/.bin/node'), NODE)
   for (const program of SHELL) copyProgram(folder, program)
   addPackages(folder, packages)
-  // Libraries of the system that sharp's library needs.
-  for (const library of globSync(join(app, 'node_modules/@img/sharp-libvips-*/lib/*.so*'))) copyLibraries(folder, library)
+  // Libraries of the system that those of sharp and ONNX Runtime need.
+  for (const library of globSync(['@img/sharp-libvips-*/lib/*.so*', 'onnxruntime-node/bin/**/*.so*'], { cwd: join(app, 'node_modules') })) copyLibraries(folder, join(app, 'node_modules', library))
   compileProgram(folder, root, workdir, env)
 }
 

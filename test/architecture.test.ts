@@ -1,5 +1,5 @@
 /** The rules of ARCHITECTURE.md, held against the tree itself. */
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, normalize, relative } from 'node:path'
 import t, { type Test } from 'tap'
 import { declaredMembers, decoratorsDeclared, decoratorsUsed } from './fastify-decorators.ts'
@@ -294,4 +294,10 @@ t.test('no package runs a script when it is installed, one because it is forbidd
 
 t.test('no file or folder is called utils, helpers, common, misc, types or index', async (t) => {
   t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(tsx?|mjs)$)/.test(file)), [])
+})
+
+t.test('ONNX Runtime has no telemetry, which newer versions upload', async (t) => {
+  const folder = join(root, 'node_modules/onnxruntime-node/bin')
+  const libraries = existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => /libonnxruntime\./.test(name)) : []
+  for (const library of libraries) t.notOk(readFileSync(join(folder, library)).includes('events.data.microsoft.com'), library)
 })

@@ -1,4 +1,4 @@
-/** Removes the libraries of other systems that onnxruntime-node brings: 240 of its 288 MB. npm runs it after an install; plain JavaScript, for an old Node. */
+/** Removes the libraries of other systems that onnxruntime-node brings, most of its size. npm runs it after an install; plain JavaScript, for an old Node. */
 import { readdirSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

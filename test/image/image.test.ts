@@ -37,8 +37,8 @@ t.test('its bill of materials lists the packages that are installed in it, those
   const read = async (path: string) => JSON.parse(await readFile(join(app, path), 'utf8'))
   type Package = { name: string; version: string }
   const names = (packages: readonly Package[]) => [...new Set(packages.map(({ name, version }) => `${name} ${version}`))].sort()
-  const { packages }: { packages: Record<string, { name?: string; version: string }> } = await read('node_modules/.package-lock.json')
-  const installed = Object.entries(packages).filter(([path]) => path.startsWith('node_modules/')).map(([path, { name, version }]) => ({ name: name ?? path.split('node_modules/').at(-1) ?? '', version }))
+  const { packages }: { packages: Record<string, { name?: string; version: string; link?: boolean }> } = await read('node_modules/.package-lock.json')
+  const installed = Object.entries(packages).filter(([path, { link }]) => path.startsWith('node_modules/') && !link).map(([path, { name, version }]) => ({ name: name ?? path.split('node_modules/').at(-1) ?? '', version }))
   const bundled: Package[] = await read('plugins/dashboard/dist/licenses.json')
   t.same(names((await read('sbom.cdx.json')).components), names([...installed, ...bundled, { name: 'node', version: process.versions.node }]))
 })
