@@ -1,6 +1,7 @@
 import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
 import { DISPATCH_BUGS } from './bugs-dispatch.ts'
 import { CODING_PLAN_BUGS, PLAN_BUGS } from './bugs-plans.ts'
+import { JOB_BUGS } from './bugs-jobs.ts'
 import { QUEUE_BUGS } from './bugs-queue.ts'
 
 /**
@@ -432,7 +433,7 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...QUEUE_BUGS, ...PLAN_BUGS, ...CLOCK_BUGS]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...JOB_BUGS, ...QUEUE_BUGS, ...PLAN_BUGS, ...CLOCK_BUGS]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),

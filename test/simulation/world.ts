@@ -42,6 +42,8 @@ export type World = {
   busyRecord: string | null
   /** One process at a time writes the store, as the program does that serves everything over SQLite. */
   isSole: boolean
+  /** Runs of engines begin jobs at a provider, which bills what it has begun. */
+  hasProvider: boolean
   machines: Machine[]
   /** Applies the Plans that are declared, where a scenario edits them. */
   reconcile: (store: Store, machine: Machine) => Promise<void>
@@ -182,6 +184,7 @@ export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldO
     recovering: false,
     busyRecord: null,
     isSole,
+    hasProvider: seed % 8 === 5,
     machines: [],
     reconcile: async () => {},
     boot,

@@ -68,6 +68,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
       report(`task ${after.id} changed its outcome ${before.outcome.outcome}`)
     }
     if (after.lostLeases < before.lostLeases) report(`task ${after.id} has fewer lost leases than before`)
+    checkJob(before, after)
     if (before.outcome === null && after.outcome?.outcome === 'failed' && after.outcome.code === 'not_supported') {
       if (after.verb !== UNSERVED) report(`task ${after.id} failed as not supported, but workers take ${after.verb}`)
       if (!skewed && now() - after.createdAt < QUEUE_MS) report(`task ${after.id} failed as not supported ${now() - after.createdAt} ms after its creation`)
@@ -77,6 +78,17 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     if (String(events) !== String(eventsOf(after))) {
       report(`task ${after.id} is ${after.state} with the events ${events.join(', ') || 'none'}`)
     }
+  }
+
+  /** A provider bills each job that it begins: it is resumed until its attempt is over, and a task that is canceled with one pays its share. */
+  function checkJob(before: Task, after: Task): void {
+    const isTriedAgain = before.state === 'processing' && after.state === 'queued' && after.attempts === before.attempts
+    if (isTriedAgain && after.job !== null) report(`task ${after.id} has ${after.job} of an attempt that failed`)
+    if (!isTriedAgain && before.job !== null && after.job !== before.job) report(`task ${after.id} has ${after.job ?? 'no job'} instead of ${before.job}`)
+    if (before.outcome !== null || after.outcome?.outcome !== 'canceled') return
+    const hasBegun = before.state === 'processing' || before.job !== null
+    const cost = hasBegun ? Math.ceil((after.estimatedCost * (after.cancelPercent ?? 0)) / 100) : undefined
+    if (after.outcome.cost !== cost) report(`task ${after.id} was ${before.state} with ${before.job ?? 'no job'}, and its cancellation costs ${after.outcome.cost ?? 'nothing'}`)
   }
 
   function answered({ what, task, key }: ClientAnswer): void {

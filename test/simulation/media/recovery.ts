@@ -6,7 +6,7 @@ import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-swee
 import { SKEW_MS, type Machine, type World } from '../world.ts'
 import { ACCOUNTS, KINDS } from './accounts.ts'
 import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
-import { LEASE_MS, runTask, sweepOptions } from './worker.ts'
+import { LEASE_MS, openJob, runTask, sweepOptions } from './worker.ts'
 
 /** Seconds before each round: leases, claims and pending tasks expire after minutes, and the last delivery attempt is over an hour away. */
 const PAUSES = [1, 5, 10, 15, 15, 15, 15, 15, 30, 30, 65, 65, 65, 130, 200, 660, 660, 200, 700, 3800, 3800, 3800, 3800, 60, 60]
@@ -36,7 +36,11 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
     let isReturned = false
     await claimDue(backends, { kinds: KINDS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task), decided: (_, outcome) => (isReturned ||= outcome === 'returned') })
     if (claimed.length === 0 && !isReturned) break
-    for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, await runTask(world, machine, task))
+    for (const task of claimed) {
+      const tasks = machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch }))
+      const atOnce = await openJob(world, machine, tasks, task)
+      if (atOnce !== 'lost') await conclude(tasks, task, atOnce ?? (await runTask(world, machine, task)))
+    }
   }
   // A gateway that thaws while the claims are made may hold more.
   world.checker.checkClaimed(startedAt - SKEW_MS, world.busyRecord)

@@ -1,5 +1,5 @@
 /** A simulated worker, as `plugins/worker`: claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
-import { conclude, type Made } from '../../../src/tasks/run-outcome.ts'
+import { conclude, rememberJob, type Made } from '../../../src/tasks/run-outcome.ts'
 import { openClaimLoop } from '../../../plugins/worker/claim-loop.ts'
 import { openRepublisher } from '../../../src/tasks/republish-ready.ts'
 import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
@@ -95,6 +95,23 @@ export function worker(world: World, machine: Machine, slots: number): void {
   machine.go('sweep subscriptions', () => sweep('subscriptions', sweepSubscriptions))
 }
 
+/**
+ * Begins the job of a provider for a run, in the seeds that have one, or resumes the one that the task remembers. Null once it runs; otherwise what becomes of
+ * the run at once. A provider may take longer to answer than the run has its lease.
+ */
+export async function openJob({ hasProvider, checker, rng }: World, machine: Machine, store: Pick<TaskContext, 'store'>, task: Task): Promise<Made | 'lost' | null> {
+  if (!hasProvider || task.job !== null) return null
+  const stored = checker.seen.tasks.get(task.id)
+  if (stored?.epoch === task.epoch && stored.job !== null) checker.report(`a second job is begun for task ${task.id}, which has ${stored.job}`)
+  await machine.sleep(rng.pick([0, 500, LEASE_MS + 2_000]))
+  try {
+    return (await rememberJob(store, task, `job-${task.epoch}`)) === 'lost' ? 'lost' : null
+  } catch (error) {
+    if (!(error instanceof Unavailable)) throw error
+    return { outcome: 'unavailable' }
+  }
+}
+
 /** Runs a task: an operation with its sources and a result in the files, by the code of a real worker. */
 export async function runTask(world: World, machine: Machine, task: Task): Promise<Made> {
   const made = runEngine(world, task)
@@ -119,9 +136,9 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
 const LIMITS = { pixels: 1_000_000, durationMs: 60_000, bytes: 1_000_000 }
 
 /** Random outcome of an engine; its cost may be out of range. */
-function runEngine({ rng }: World, task: Task): Made {
+function runEngine({ rng, hasProvider }: World, task: Task): Made {
   const outcome = rng.weighted({ made: 10, retryable: 4, failed: 2, handedBack: 2 })
-  if (outcome === 'retryable') return { outcome: 'failed', code: 'provider_error', retryable: true }
+  if (outcome === 'retryable') return { outcome: 'failed', code: 'provider_error', retryable: true, ...(hasProvider && rng.chance(0.5) && { retryAfterMs: 5_000 }) }
   if (outcome === 'failed') return { outcome: 'failed', code: 'provider_rejected', retryable: false }
   if (outcome === 'handedBack') return { outcome: 'handed_back' }
   const cost = rng.pick([task.estimatedCost, Math.floor(task.estimatedCost / 2), task.estimatedCost + 70, 0, -30])
@@ -135,16 +152,17 @@ async function run(world: World, machine: Machine, task: Task): Promise<void> {
   const backends = machine.tasks(machine.actor(name, { task: task.id, epoch: task.epoch }))
   // One in six runs never renews its lease, so that it expires and the run finishes late.
   const silent = rng.chance(0.17)
+  const atOnce = await openJob(world, machine, backends, task)
   let lost = false
-  for (let left = rng.whole(100, silent ? 25_000 : 9_000), percent = 10; left > 0 && !lost; percent += 20) {
+  for (let left = rng.whole(100, silent ? 25_000 : 9_000), percent = 10; left > 0 && atOnce === null && !lost; percent += 20) {
     const pause = Math.min(left, Math.floor(LEASE_MS / 3))
     await machine.sleep(pause)
     left -= pause
     if (silent || left <= 0) continue
     lost = (await backends.store.renewTask(task.id, task.epoch, percent, machine.clock() + LEASE_MS).catch(() => 'ok')) === 'lost'
   }
-  if (lost) return
-  const made = await runTask(world, machine, task)
+  if (atOnce === 'lost' || lost) return
+  const made = atOnce ?? (await runTask(world, machine, task))
   for (let tries = 0; tries < 6; tries++) {
     try {
       await conclude(backends, task, made)
