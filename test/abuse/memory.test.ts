@@ -3,7 +3,7 @@
  * by little more than what is counted; with all of them at once it stays below 512 MB, and another tenant is served.
  */
 import { readFile, writeFile } from 'node:fs/promises'
-import { connect } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { WebSocket } from 'ws'
@@ -11,6 +11,7 @@ import { openService } from '../fakes/service.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
 import { PROGRAM, REPOSITORY, start } from '../flows/program.ts'
+import { chunks, FORM_BEGIN, halfOpen, longString, PNG_BEGIN } from './half-open.ts'
 
 const MIB = 1024 * 1024
 const BODY_MEMORY_MIB = 64
@@ -19,20 +20,39 @@ const CLIENTS = 8
 /** Heap that is not collected yet, copies of the kernel's chunks, and the modules that an entry loads. */
 const SLACK = 96 * MIB
 
+/** By the path that the service sees: called when a request has arrived there, or an image has been sent by half. */
+const arrivals = new Map<string, () => void>()
+
+/** The service behind the pass-through route, and the host of images: it reads no body, and answers with half of an image in chunks of 16 bytes, or not at all. */
+function stall({ url = '' }: IncomingMessage, response: ServerResponse): void {
+  const arrived = () => arrivals.get(url)?.()
+  if (!url.startsWith('/image')) return arrived()
+  response.writeHead(200, { 'content-type': 'image/png' }).flushHeaders()
+  for (const part of chunks(40_000, 16)) response.socket?.write(part)
+  response.socket?.write('', arrived)
+}
+
+/** A path of the service, and when a request for it has arrived. */
+function expected(name: string): { path: string; arrival: Promise<void> } {
+  const path = `/${name}-${arrivals.size}`
+  return { path, arrival: new Promise((resolve) => arrivals.set(path, resolve)) }
+}
+
 async function openTarget(t: Test) {
-  const service = await openService(t, { socket: () => {} })
+  const service = await openService(t, { socket: () => {}, answer: stall })
   const folder = t.testdir({ plans: {} })
   await writeFile(join(folder, 'plans', 'demo.yaml'), await readFile(join(REPOSITORY, 'plans/demo.yaml')))
   await declare(folder, 'hostile', codingPlan('coder', { requestsPerMinute: 100_000 }, { maxConcurrentRequests: 200 }), apiKey('coding', 'coder'), mediaPlan('studio', { requestsPerMinute: 100_000 }), apiKey('media', 'studio'))
   const routes = join(folder, 'routes.yaml')
   await writeFile(routes, JSON.stringify({ routes: [{ prefix: '/live', upstream: service.url, product: 'Coding', tokensPerRequest: 1, websocket: true }] }))
   const argv: [string, ...string[]] = [process.execPath, '--max-old-space-size=192', PROGRAM]
-  const program = await start({ folder, argv, env: { BODY_MEMORY_MIB: String(BODY_MEMORY_MIB), PROXY_ROUTES: routes } })
+  const program = await start({ folder, argv, env: { BODY_MEMORY_MIB: String(BODY_MEMORY_MIB), PROXY_ROUTES: routes, IMAGE_URLS: 'fetch', EGRESS_ALLOW: '127.0.0.1/32' } })
   t.teardown(() => program.kill())
   const metric = async (name: string) => Number(new RegExp(`^${name}(?:\\{[^}]*\\})? ([\\d.e+]+)$`, 'm').exec(await (await fetch(`${program.opsUrl}/metrics`)).text())?.[1])
   const honestKey = await eventually('the key of the other tenant', () => readFile(join(folder, 'data/secrets/demo/demo-coding-key/api-key'), 'utf8').catch(() => null))
   return {
     program,
+    service,
     keys: { coding: await program.key('coding'), media: await program.key('media') },
     counted: () => metric('tollgate_body_memory_bytes'),
     resident: () => metric('process_resident_memory_bytes'),
@@ -48,37 +68,26 @@ async function openTarget(t: Test) {
 
 type Target = Awaited<ReturnType<typeof openTarget>>
 
-/** Sends a head and parts of a body, and no end. Resolves once the parts were taken or the connection is closed. */
-function halfOpen(target: Target, path: string, key: string, headers: string[], parts: Iterable<Buffer>): { sent: Promise<void>; close(): void } {
-  const { hostname, port } = new URL(target.program.url)
-  const socket = connect(Number(port), hostname)
-  socket.on('error', () => {}).resume()
-  const sent = new Promise<void>((resolve) => {
-    socket.on('close', () => resolve())
-    socket.write([`POST ${path} HTTP/1.1`, `Host: ${hostname}:${port}`, `Authorization: Bearer ${key}`, 'Content-Type: application/json', ...headers, '', ''].join('\r\n'))
-    for (const part of parts) socket.write(part)
-    socket.write('', () => resolve())
-  })
-  return { sent, close: () => socket.destroy() }
-}
-
-/** `{"model":"` and then one long string, which never ends. */
-const json = (bytes: number) => [Buffer.from('{"model":"'), Buffer.alloc(bytes, 'x')]
-function* chunks(count: number, bytes: number): Generator<Buffer> {
-  const chunk = Buffer.from(`${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n`)
-  yield Buffer.from('1\r\n"\r\n')
-  for (let n = 0; n < count; n += 64) yield Buffer.concat(Array.from({ length: 64 }, () => chunk))
-}
-const PNG = Buffer.concat([Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]), Buffer.alloc(4 * MIB)])
-
 const ENTRIES: Record<string, (target: Target) => { sent: Promise<unknown>; close(): void }> = {
-  'a JSON body': (target) => halfOpen(target, '/v1/chat/completions', target.keys.coding, [`Content-Length: ${16 * MIB}`], json(6 * MIB)),
-  'a chunked body in chunks of 16 bytes': (target) => halfOpen(target, '/v1/responses', target.keys.coding, ['Transfer-Encoding: chunked'], chunks(40_000, 16)),
-  'a body of Messages': (target) => halfOpen(target, '/v1/messages', target.keys.coding, ['Transfer-Encoding: chunked'], chunks(1_000, 4096)),
-  'a body of count_tokens': (target) => halfOpen(target, '/v1/messages/count_tokens', target.keys.coding, [`Content-Length: ${16 * MIB}`], json(6 * MIB)),
-  'a call over MCP': (target) => halfOpen(target, '/mcp', target.keys.media, [`Content-Length: ${MIB}`], json(MIB - 1024)),
-  'a task with an inline source': (target) => halfOpen(target, '/api/v1/operations', target.keys.media, [`Content-Length: ${MIB}`], json(MIB - 1024)),
-  'an upload': (target) => halfOpen(target, '/api/v1/uploads', target.keys.media, [`Content-Length: ${32 * MIB}`], [PNG]),
+  'a JSON body': (target) => halfOpen(target.program, '/v1/chat/completions', target.keys.coding, [`Content-Length: ${16 * MIB}`], longString(6 * MIB)),
+  'a chunked body in chunks of 16 bytes': (target) => halfOpen(target.program, '/v1/responses', target.keys.coding, ['Transfer-Encoding: chunked'], chunks(40_000, 16)),
+  'a body of Messages': (target) => halfOpen(target.program, '/v1/messages', target.keys.coding, ['Transfer-Encoding: chunked'], chunks(1_000, 4096)),
+  'a body of count_tokens': (target) => halfOpen(target.program, '/v1/messages/count_tokens', target.keys.coding, [`Content-Length: ${16 * MIB}`], longString(6 * MIB)),
+  'a call over MCP': (target) => halfOpen(target.program, '/mcp', target.keys.media, [`Content-Length: ${MIB}`], longString(MIB - 1024)),
+  'a task with an inline source': (target) => halfOpen(target.program, '/api/v1/operations', target.keys.media, [`Content-Length: ${MIB}`], longString(MIB - 1024)),
+  'an upload': (target) => halfOpen(target.program, '/api/v1/uploads', target.keys.media, [`Content-Length: ${32 * MIB}`], [PNG_BEGIN]),
+  'a form through a pass-through route': (target) => {
+    const { path, arrival } = expected('form')
+    const { closed, close } = halfOpen(target.program, `/live${path}`, target.keys.coding, [`Content-Length: ${9 * MIB}`, 'Content-Type: multipart/form-data; boundary=x'], [FORM_BEGIN])
+    return { sent: Promise.race([arrival, closed]), close }
+  },
+  'a fetched image': (target) => {
+    const { path, arrival } = expected('image')
+    const content = [{ type: 'image_url', image_url: { url: `${target.service.url}${path}` } }]
+    const body = Buffer.from(JSON.stringify({ model: 'svc-code', messages: [{ role: 'user', content }] }))
+    const { closed, close } = halfOpen(target.program, '/v1/chat/completions', target.keys.coding, [`Content-Length: ${body.length}`, 'Connection: close'], [body])
+    return { sent: Promise.race([arrival, closed]), close }
+  },
   'a message of a WebSocket': (target) => {
     const socket = new WebSocket(`${target.program.url.replace('http', 'ws')}/live/x`, { headers: { authorization: `Bearer ${target.keys.coding}` } })
     socket.on('error', () => {})
