@@ -166,6 +166,21 @@ t.test('a tenant has limits of uploads and bytes at a time, which other tenants 
   t.equal((await upload(large)).statusCode, 429)
 })
 
+t.test('what has arrived counts no longer as arriving, also while another upload arrives', async (t) => {
+  const slowBytes = 100_000
+  const room = await openRoom(t, { loops: false, uploadLimits: { arriving: 2, perTenant: { count: 10, bytes: slowBytes + 2 * PICTURE.length } } })
+  const server = await listen(room)
+  const { port } = server.address() as AddressInfo
+  const slow = request({ port, method: 'POST', path: '/dashboard/api/media/uploads', agent: false, headers: { ...SESSION, 'content-length': slowBytes } })
+  slow.on('error', () => {}).write(PICTURE)
+  await once(server, 'request')
+  for (let n = 0; n < 5; n++) {
+    t.equal((await upload(room)).statusCode, 201, `upload ${n + 1}`)
+    for (const id of await kept(room)) await room.app.files.remove(id)
+  }
+  slow.destroy()
+})
+
 t.test('a plan that is not active takes no uploads', async (t) => {
   const room = await openRoom(t, { loops: false })
   await room.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)

@@ -208,6 +208,7 @@ t.test('what a dead gateway had admitted is charged at its estimate, and a late 
   t.same(s.run({ op: 'expire', instance: 'i' }), { outcome: 'already' })
   t.same(s.settle('a', 7), { outcome: 'already' })
   t.match(s.view().session, { used: 100, reserved: 50 })
+  t.same(s.record().coding!.usage, { '2026-01-01': { requests: 1, input: 0, cachedInput: 0, output: 0, charged: 100 } }, 'its day counts it, without the tokens that nobody knows')
 })
 
 t.test('a request without usage charges nothing', async (t) => {
@@ -282,6 +283,9 @@ t.test('hidden output is learned from reports alone, by sums, so that lowering i
   t.ok(hidden()!.outputRatio > 8500)
   for (let i = 0; i < 3000; i++) learn(500, { seen: 500 })
   t.equal(hidden()!.hiddenTokens, 0, 'old requests fade')
+  for (let i = 0; i < 10_000; i++) learn(5000, { seen: 1000 })
+  t.match(hidden(), { outputRatio: 5000 })
+  t.ok(Math.abs(hidden()!.hiddenTokens - 4000) < 10, `they fade as a whole, ${hidden()!.hiddenTokens}`)
 })
 
 t.test('time inside a record never goes back', async (t) => {
