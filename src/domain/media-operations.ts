@@ -136,9 +136,14 @@ export function amountsAtMost(request: GenerationRequest | OperationRequest, { p
 /** What the header of a source says; null for a source that is not here, or whose type is unknown. */
 export type SourceInfo = Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> | null
 
+/** A length (ms) with room for what headers and packets differ by: a tenth, and a second. */
+export function withRoom(durationMs: number): number {
+  return durationMs * 1.1 + 1000
+}
+
 /**
- * The limits of the result of an operation: those of its route, or lower where the headers of all its media (without the mask) say so. A length has
- * room for what headers and packets differ by: a tenth, and a second.
+ * The limits of the result of an operation: those of its route, or lower where the headers of all its media (without the mask) say so, with room for
+ * their lengths.
  */
 export function resultLimits(request: OperationRequest, media: readonly SourceInfo[], max: Limits): Limits {
   const { durationMs, pixels } = definitionOf(request.verb)
@@ -146,7 +151,7 @@ export function resultLimits(request: OperationRequest, media: readonly SourceIn
   const sourcePixels = Math.max(...media.map((info) => (info?.width && info.height ? info.width * info.height : Infinity)))
   return {
     bytes: max.bytes,
-    durationMs: durationMs ? Math.round(Math.min(max.durationMs, durationMs(request, sourceMs * 1.1 + 1000))) : max.durationMs,
+    durationMs: durationMs ? Math.round(Math.min(max.durationMs, durationMs(request, withRoom(sourceMs)))) : max.durationMs,
     pixels: pixels ? Math.min(max.pixels, pixels(request, sourcePixels)) : max.pixels,
   }
 }

@@ -4,6 +4,7 @@ import { costOf, type GenerationRequest, type Limits } from '../domain/media-gen
 import {
   operationRequest,
   resultLimits,
+  withRoom,
   type Operation,
   type OperationInput,
   type OperationRequest,
@@ -67,7 +68,7 @@ function requestOf({ object, verb, input }: Task): EngineRequest {
 function limitsOf(task: Task, media: readonly SourceInfo[], max: Limits): Limits {
   if (task.object === 'generation') return max
   const { durationMs } = resultLimits(requestOf(task) as OperationRequest, media, max)
-  return { ...max, durationMs: Math.min(max.durationMs, Math.round(durationMs * 1.1) + 1000) }
+  return { ...max, durationMs: Math.min(max.durationMs, Math.round(withRoom(durationMs))) }
 }
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
