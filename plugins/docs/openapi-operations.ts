@@ -134,6 +134,14 @@ export const OPERATIONS: Record<string, Operation> = {
     example: { since: '2026-11-20T00:00:00Z', until: '2026-11-21T00:00:00Z', status: 'failed' },
     answers: { 202: json('How many became due.', Bodies.replay) },
   },
+  'GET /api/v1/capabilities': {
+    operationId: 'getCapabilities',
+    summary: 'Get what can be made, and on what terms',
+    description: 'Kinds and operations that can be had now, with formats, limits and the prices of the plan.',
+    tags: ['Account'],
+    answers: { 200: json('The capabilities.', Bodies.capabilities) },
+    failures: ['plan_inactive'],
+  },
   'GET /api/v1/usage': { operationId: 'getMediaUsage', summary: 'Get the usage of the running period', tags: ['Account'], answers: { 200: json('The usage.', Bodies.mediaUsage) }, failures: ['plan_inactive'] },
   'GET /files/:id': {
     operationId: 'getFile',

@@ -1,6 +1,7 @@
 /** JSON Schemas of response bodies, for the OpenAPI document only. Bodies that OpenAI defines, such as chat completions, are typed loosely. */
 import { Type, type TSchema } from 'typebox'
 import { TaskRecord } from '../../src/tasks/public-record.ts'
+import { Capabilities } from '../../src/tasks/capabilities.ts'
 import { MediaUsage } from '../../src/tasks/media-usage.ts'
 
 const dateTime = Type.String({ format: 'date-time' })
@@ -99,6 +100,7 @@ export const COMPONENTS: object[] = [
   Window,
   Model,
   { ...MediaUsage, $id: 'MediaUsage' },
+  { ...Capabilities, $id: 'Capabilities' },
 ]
 
 export const Quote = Type.Object({
@@ -126,6 +128,7 @@ export const Bodies = {
     next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })),
   }),
   mediaUsage: Type.Ref('MediaUsage#'),
+  capabilities: Type.Ref('Capabilities#'),
   codingUsage: Type.Object({
     object: Type.Literal('usage'),
     plan: Type.String(),

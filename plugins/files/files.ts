@@ -92,7 +92,7 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
     scope
       .withTypeProvider<TypeBoxTypeProvider>()
-      .put('/files/:id', { schema, bodyLimit: app.uploads.bytesMax }, async ({ params, query, headers, body }, reply) => {
+      .put('/files/:id', { schema, bodyLimit: app.uploads.limits.bytes }, async ({ params, query, headers, body }, reply) => {
         checkLink(params.id, query)
         const owner = app.uploads.linkOwner(params.id)
         if (owner === null) throw new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD' } })

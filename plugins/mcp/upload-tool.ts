@@ -31,7 +31,7 @@ export function uploadTool({ store, clock }: Pick<SubmitContext, 'store' | 'cloc
         record: {
           upload_url: url,
           expires_at: new Date(expiresAt).toISOString(),
-          max_bytes: uploads.bytesMax,
+          max_bytes: uploads.limits.bytes,
           command: `curl -T FILE '${url}'`,
         },
       }

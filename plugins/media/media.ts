@@ -5,6 +5,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { capabilities } from '../../src/tasks/capabilities.ts'
 import { mediaUsage } from '../../src/tasks/media-usage.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { callerOf, configsOf } from './caller.ts'
@@ -36,6 +37,9 @@ async function media(app: FastifyInstance, { keyless = false }: MediaOptions): P
     .get('/events', { config: reads, schema: { querystring: EventsQuery } }, async (request) =>
       listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_MS),
     )
+  app.get('/capabilities', { config: reads }, async (request) =>
+    capabilities(app.tasks.engines, await app.tasks.store.subscription(callerOf(request).key.subscription), app.uploads.limits),
+  )
   app.get('/usage', { config: reads }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())

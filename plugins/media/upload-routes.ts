@@ -14,7 +14,7 @@ export function uploadRoutes(app: FastifyInstance, reads: FastifyContextConfig):
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
-    scope.post('/uploads', { config, bodyLimit: app.uploads.bytesMax }, async (request, reply) => {
+    scope.post('/uploads', { config, bodyLimit: app.uploads.limits.bytes }, async (request, reply) => {
       const failure = await callerOf(request).earlierFailure()
       if (failure) throw failure
       return reply.code(201).send(await app.uploads.receive(ownerOf(request), request.headers['content-length'], request.body as Readable))

@@ -41,8 +41,7 @@ export type Uploads = {
   linkOwner(id: string): string | null
   /** Removes an upload. Throws `not_found` for one that the owner does not have. */
   remove(owner: string, id: string): Promise<void>
-  /** Bytes that one upload may have. */
-  bytesMax: number
+  limits: UploadLimits
 }
 
 /** The name of a tenant in ids of uploads. */
@@ -129,7 +128,7 @@ export function openUploads(context: SubmitContext, partsOf: (body: Readable) =>
   }
 
   return {
-    bytesMax: limits.bytes,
+    limits,
     link(owner) {
       const expiresAt = Math.floor((clock() + LINK_MS) / 1000) * 1000
       return { url: context.link({ file: `${LINK}${owner}`, expiresAt }), expiresAt }

@@ -19,7 +19,7 @@ async function openDownloadServer(t: Test, limits: Partial<DownloadLimits>) {
   const backend = await openFiles(`disk:${t.testdir()}`)
   const app = fastify()
   app.decorate('files', backend)
-  app.decorate('uploads', { bytesMax: 1 } as Uploads)
+  app.decorate('uploads', { limits: { bytes: 1 } } as Uploads)
   app.decorate('derivedKeys', DERIVED)
   app.decorate('config', readConfig({}).config)
   app.decorate('clock', () => START)

@@ -144,6 +144,7 @@ t.test('real answers conform to the document', async (t) => {
   await ask('GET /api/v1/generations', '/api/v1/generations', media)
   await ask('GET /api/v1/generations/{id}/deliveries', `/api/v1/generations/${id}/deliveries`, media)
   await ask('GET /api/v1/usage', '/api/v1/usage', media)
+  await ask('GET /api/v1/capabilities', '/api/v1/capabilities', media)
   await ask('GET /files/{id}', '/files/nope', {})
   const hello = { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }
   await ask('POST /v1/chat/completions', '/v1/chat/completions', coding, hello)

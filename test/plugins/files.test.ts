@@ -31,7 +31,7 @@ async function place(t: Test, { contentType = 'video/mp4', links = keys, instead
   const app = fastify()
   t.teardown(() => app.close())
   app.decorate('files', instead(backend))
-  app.decorate('uploads', { bytesMax: 1 } as Uploads)
+  app.decorate('uploads', { limits: { bytes: 1 } } as Uploads)
   app.decorate('derivedKeys', { ...deriveKeys([Buffer.alloc(32, 1)]), links })
   app.decorate('clock', () => now.ms)
   app.decorate('config', readConfig({}).config)

@@ -112,3 +112,32 @@ for (const product of ['Room', 'Media'] as const) {
     for (const create of [generate, operate]) t.match((await create()).json(), { status: 403, error: { code: 'plan_inactive' } })
   })
 }
+
+t.test('the capabilities are what can be had now: formats, limits, the prices of the plan, and what makes it, by no name', async (t) => {
+  const engines = `
+engines:
+  - { name: fake, type: fake }
+  - { name: secret, type: preview }
+routes:
+  - { kind: image, engine: secret, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 } }
+  - { kind: music, engine: fake, price: { amount: "0.01", per: Second }, max: { seconds: 30 } }
+  - { operation: upscale, engine: secret, price: { amount: "0.02", per: Megapixel } }
+  - { operation: trim, engine: fake, price: { amount: "0.005", per: Second } }
+`
+  const studio = await openStudio(t, { engines, media: { prices: [{ kind: 'image', amount: '0.07', per: 'Job' }] }, loops: false })
+  const answer = await studio.get('/api/v1/capabilities')
+  t.equal(answer.statusCode, 200)
+  const { generations, operations, uploads } = answer.json()
+  t.match(generations, [
+    { kind: 'image', limits: { megapixels: 4.2, seconds: null }, defaults: { size: /^\d+x\d+$/ }, price: { amount: '0.0700', per: 'Job' }, engine: 'preview' },
+    { kind: 'music', limits: { seconds: 30 }, price: { amount: '0.0100', per: 'Second' }, engine: 'other' },
+  ])
+  t.equal(generations.length, 2, 'no route makes a film')
+  const expected = [
+    { operation: 'trim', sources: ['video/*', 'audio/*'], price: { amount: '0.0050', per: 'Second' }, engine: 'other' },
+  ]
+  t.match(operations, expected)
+  t.equal(operations.length, expected.length, 'the engine of the route does not enlarge')
+  t.match(uploads, { bytes: Number, count: Number, total_bytes: Number })
+  t.notMatch(answer.body, /secret|fake/)
+})

@@ -37,6 +37,7 @@ function contextOf(names?: InputNames) {
   const offer: Offer = {
     route,
     formats: ['png'],
+    engine: 'provider',
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.verb], roles),
   }

@@ -90,6 +90,8 @@ export type OpenEngine = (name: string, options: Record<string, unknown>, proces
 export type Offer = {
   route: Route
   formats: readonly [string, ...string[]]
+  /** What kind of engine makes it, for clients, who are not told its type. */
+  engine: 'local' | 'provider' | 'preview' | 'other'
   /** `limits` of the result; by default those of the route. */
   quote(request: EngineRequest, limits?: Limits): Amounts
   unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null

@@ -6,6 +6,8 @@ import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 type Opened = { setting: EngineSetting; engine: Engine }
 export type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }
 
+const ENGINE_CLASSES: Record<string, Offer['engine']> = { local: 'local', preview: 'preview', openai: 'provider', replicate: 'provider' }
+
 export const EMPTY: Table = { routes: new Map(), engines: new Map() }
 
 /**
@@ -38,12 +40,13 @@ export async function nextTable(
 /** How a kind or operation is made by a table, or null. */
 export function offerOf({ routes, engines }: Table, kind: string): Offer | null {
   const route = routes.get(kind)
-  const engine = route && engines.get(route.engine)?.engine
+  const { engine, setting } = (route && engines.get(route.engine)) ?? {}
   const made = engine && Object.hasOwn(engine.offers, kind) ? engine.offers[kind] : undefined
-  if (!route || !engine || !made) return null
+  if (!route || !engine || !setting || !made) return null
   return {
     route,
     formats: made.formats,
+    engine: ENGINE_CLASSES[setting.type] ?? 'other',
     quote: (request, limits = route.max) => engine.quote(request, limits),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }

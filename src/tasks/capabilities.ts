@@ -1,0 +1,100 @@
+/** What the service makes for a plan, and on what terms: `GET /api/v1/capabilities`. */
+import { Type } from 'typebox'
+import type { Engines, Offer } from '../backends/engines/engine.ts'
+import { Failure } from '../domain/errors.ts'
+import { KINDS, priceOf, unitsOf } from '../domain/media-generations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS } from '../domain/media-operations.ts'
+import { formatMoney } from '../domain/money.ts'
+import type { Subscription } from '../domain/subscription/subscription.ts'
+import type { UploadLimits } from './receive-upload.ts'
+
+const terms = {
+  formats: Type.Array(Type.String(), { description: 'Values of output_format; the first is the default.' }),
+  limits: Type.Object(
+    {
+      megapixels: Type.Number({ description: 'Of a picture, or of a frame.' }),
+      seconds: Type.Union([Type.Number(), Type.Null()], { description: 'Of a film or a recording; null for pictures.' }),
+      bytes: Type.Integer({ description: 'Of the result, and of all sources together.' }),
+    },
+    { description: 'Above them a request is refused, or its task fails.' },
+  ),
+  price: Type.Object({
+    amount: Type.String({ description: 'A decimal string, by the prices of the plan.' }),
+    per: Type.Enum(['Job', 'Second', 'Megapixel']),
+  }),
+  engine: Type.Enum(['local', 'provider', 'preview', 'other'], {
+    description:
+      'local: a program on the own machines. provider: a model of another service. preview: placeholders for trials. other: a plugin of the operator.',
+  }),
+}
+
+/** What `capabilities` returns. */
+export const Capabilities = Type.Object({
+  object: Type.Literal('capabilities'),
+  generations: Type.Array(
+    Type.Object({
+      kind: Type.String(),
+      ...terms,
+      defaults: Type.Object(
+        { size: Type.Optional(Type.String()), seconds: Type.Optional(Type.Number()) },
+        { description: 'Used where the request has none.' },
+      ),
+    }),
+  ),
+  operations: Type.Array(
+    Type.Object({
+      operation: Type.String(),
+      sources: Type.Array(Type.String(), { description: 'Content types of the sources; masks are pictures.' }),
+      ...terms,
+    }),
+  ),
+  uploads: Type.Object({
+    bytes: Type.Integer({ description: 'Of one upload.' }),
+    count: Type.Integer({ description: 'Uploads of a tenant at a time.' }),
+    total_bytes: Type.Integer({ description: 'Of all uploads of a tenant.' }),
+  }),
+})
+
+/**
+ * The kinds and operations that can be had now, with the prices of the plan of `record`; those that no engine makes are left out. Throws
+ * `plan_inactive` where there is no plan for media.
+ */
+export function capabilities(engines: Pick<Engines, 'offer'>, record: Subscription | null, uploads: UploadLimits): object {
+  const prices = record?.terms.media?.prices
+  if (!prices) throw new Failure('plan_inactive')
+  const offered = <K extends string>(kinds: readonly K[], of: (kind: K, offer: Offer) => object) =>
+    kinds.flatMap((kind) => {
+      const offer = engines.offer(kind)
+      return offer ? [{ ...of(kind, offer), ...termsOf(kind, offer, prices) }] : []
+    })
+  return {
+    object: 'capabilities',
+    generations: offered(KINDS, (kind, { route: { defaults } }) => ({
+      kind,
+      defaults: {
+        ...(kind !== 'music' && { size: defaults.size }),
+        ...(kind !== 'image' && { seconds: defaults.durationMs / 1000 }),
+      },
+    })),
+    operations: offered(OPERATIONS, (operation) => ({
+      operation,
+      sources: OPERATION_DEFINITIONS[operation].reads === 'film' ? ['video/*', 'audio/*'] : ['image/*'],
+    })),
+    uploads: { bytes: uploads.bytes, count: uploads.perTenant.count, total_bytes: uploads.perTenant.bytes },
+  }
+}
+
+function termsOf(kind: string, offer: Offer, prices: Parameters<typeof priceOf>[1]): object {
+  const { route, formats, engine } = offer
+  const { micro, per } = priceOf(route, prices)
+  return {
+    formats,
+    limits: {
+      megapixels: route.max.pixels / 1_000_000,
+      seconds: unitsOf(kind).includes('Second') ? route.max.durationMs / 1000 : null,
+      bytes: route.max.bytes,
+    },
+    price: { amount: formatMoney(micro), per },
+    engine,
+  }
+}
