@@ -4,11 +4,13 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { Type, type TProperties } from 'typebox'
 import type { Offer } from '../../src/backends/engines/engine.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { KINDS, priceOf, unitsOf } from '../../src/domain/media-generations.ts'
-import { OPERATIONS } from '../../src/domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
 import { formatMoney } from '../../src/domain/money.ts'
+import type { OperationDefinition } from '../../src/domain/operations/operation.ts'
 import { planNameOf } from '../../src/domain/plans.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { mediaPlans } from './paying-plan.ts'
@@ -18,6 +20,8 @@ export type MediaKindsOptions = {
   explains?: boolean
 }
 
+/** Engines of our own, which the page explains; the names of others may tell who makes the media. */
+const OWN_ENGINES = ['preview', 'local']
 const UNAVAILABLE = 'This service does not offer it.'
 
 async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKindsOptions): Promise<void> {
@@ -34,18 +38,28 @@ async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKinds
       data: kinds.map(({ kind, object }) => {
         const offer = engines.offer(kind)
         return offer
-          ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer) }
-          : { verb: kind, object, available: false, reason: missing(kind) }
+          ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer), ...formOf(kind) }
+          : { verb: kind, object, available: false, reason: missing(kind), ...formOf(kind) }
       }),
       prices: plans.flatMap((plan) => kinds.flatMap(({ kind }) => priceIn(plan, engines.offer(kind)))),
     }
   })
 }
 
+/** The form of an operation: what its own file says, as JSON Schema. A generation has none. */
+function formOf(kind: string): Record<string, unknown> {
+  if (!(kind in OPERATION_DEFINITIONS)) return {}
+  const definition: unknown = OPERATION_DEFINITIONS[kind as Operation]
+  const { title, reads, fields, defaults } = definition as OperationDefinition<TProperties, object, object>
+  const { properties, required = [] } = Type.Object(fields)
+  return { title, reads, fields: properties, required, values: defaults({}) }
+}
+
 /** What a request may have, as `ENGINES` sets it. */
-function termsOf(kind: string, { route: { max, defaults }, formats }: Offer): Record<string, unknown> {
+function termsOf(kind: string, { route: { engine, max, defaults }, formats }: Offer): Record<string, unknown> {
   const isTimed = unitsOf(kind).includes('Second')
   return {
+    engine: OWN_ENGINES.includes(engine) ? engine : null,
     formats,
     max: { megapixels: max.pixels / 1_000_000, seconds: isTimed ? max.durationMs / 1000 : null, bytes: max.bytes },
     defaults: {

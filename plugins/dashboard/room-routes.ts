@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import mediaCaller from './media-caller.ts'
 import mediaKinds from './media-kinds.ts'
+import { resultRoutes } from './result-routes.ts'
 import { refuseOtherTenants } from './shown-tenant.ts'
 
 export type RoomOptions = {
@@ -20,6 +21,7 @@ export async function roomRoutes(api: FastifyInstance, { mediaRoutes, explains }
     async (scope) => {
       await scope.register(mediaCaller)
       await scope.register(mediaKinds, { explains })
+      resultRoutes(scope)
       await mediaRoutes(scope)
     },
     { prefix: '/media' },

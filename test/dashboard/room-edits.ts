@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { png } from '../backends/engines/media-samples.ts'
 import { pngBomb } from '../backends/engines/pictures.ts'
 import { inPage, violations, type Dashboard } from './dashboard.ts'
-import { choose, isSource, make, pick, press, run, tasks, useResult } from './room-page.ts'
+import { choose, isSource, make, pick, press, prompt, run, tasks, useResult } from './room-page.ts'
 
 const HOSTILE_NAME = `"><img src=x onerror="alert('name')">.png`
 const PICTURE = png(96, 64, { paint: (x, y) => (x > 30 && x < 66 && y > 16 && y < 48 ? [240, 200, 40] : null) })
@@ -45,7 +45,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.equal(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled(), true)
   })
 
-  await inPage(t, dashboard, 'an image is made, its background is removed, and the result is upscaled: each result is the next input', { path: '/room' }, async (page, t) => {
+  await inPage(t, dashboard, 'an image is made, its background is removed, and the result is upscaled; a result takes no place of the input by itself, and the input before comes back', { path: '/room' }, async (page, t) => {
     await make(page, 'A lighthouse by the sea at dawn')
     await useResult(page)
     await choose(page, 'Remove background')
@@ -55,13 +55,14 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await slider.focus()
     await page.keyboard.press('ArrowRight')
     t.equal(await slider.inputValue(), '51')
+    await isSource(page, 'A lighthouse by the sea at dawn')
+    await useResult(page)
     await isSource(page, 'Remove background')
     await choose(page, 'Upscale')
     await page.getByText('1024 × 1024 becomes 2048 × 2048').waitFor()
     await run(page)
     t.match(await latestOperation(page), { operation: 'upscale', input: { media_url: cutOut, scale: 2 }, result: { width: 2048, height: 2048 } })
-    await page.getByRole('button', { name: 'Back to the previous input' }).click()
-    await page.getByRole('button', { name: 'Back to the previous input' }).click()
+    await page.getByRole('button', { name: 'Previous input' }).click()
     await isSource(page, 'A lighthouse by the sea at dawn')
   })
 
@@ -70,7 +71,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     const before = await page.getByRole('link', { name: 'Download', exact: true }).getAttribute('href')
     await useResult(page)
     await choose(page, 'Inpaint')
-    await page.getByLabel('What should be there').fill('open sea')
+    await prompt(page).fill('open sea')
     t.equal(await page.getByRole('button', { name: 'Run' }).isDisabled(), true, 'nothing is marked yet')
     const canvas = page.getByLabel('Picture to mark')
     await canvas.scrollIntoViewIfNeeded()
@@ -83,7 +84,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.mouse.up()
     await page.locator('.price[data-state="quoted"]').waitFor()
     await page.getByRole('button', { name: 'Undo' }).click()
-    await page.getByText('Mark what to replace, and say').waitFor()
+    await page.getByText('Mark a part.').waitFor()
     await canvas.focus()
     const keys = [...Array(3).fill('+'), ...Array(11).fill('ArrowRight'), ...Array(15).fill('ArrowUp'), ...Array.from({ length: 18 }, () => ['Space', 'ArrowDown', 'ArrowDown']).flat()]
     for (const key of keys) await page.keyboard.press(key)
@@ -100,7 +101,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await isSource(page, HOSTILE_NAME)
     t.equal(await page.locator('main img[src="x"]').count(), 0)
     await choose(page, 'Upscale')
-    await page.locator('label', { hasText: '3×' }).click()
+    await page.getByRole('radio', { name: '3', exact: true }).check({ force: true })
     await run(page)
     t.match(await latestOperation(page), { operation: 'upscale', result: { width: 288, height: 192 } })
   })

@@ -17,13 +17,13 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('Nothing here yet').waitFor()
     t.equal(await page.getByRole('button', { name: 'Create' }).isDisabled(), true)
     await prompt(page).fill('A lighthouse by the sea at dawn')
-    await page.locator('.price', { hasText: '0.04 of 100.00 left' }).waitFor()
+    await page.locator('.price', { hasText: '0.04 credits of 100.00 credits left' }).waitFor()
     t.same(await tasks(page, 'generations'), [], 'a quote makes nothing')
     const underway = appears(page, '.underway progress')
     await press(page, 'Create')
     await underway
     const url = await done(page)
-    await page.locator('.price', { hasText: '99.96 left' }).waitFor()
+    await page.locator('.price', { hasText: '99.96 credits left' }).waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download', exact: true }).click()])
     t.match(download.suggestedFilename(), /^image-[0-9a-f]{8}\.png$/)
     const bytes = await readFile(await download.path())
@@ -52,11 +52,11 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await choose(page, 'Music')
     await prompt(page).fill('Waves under a full moon')
     await page.getByLabel('Length').fill('10')
-    await page.locator('.price', { hasText: '0.10' }).waitFor()
+    await page.locator('.price', { hasText: '0.10 credits' }).waitFor()
     await press(page, 'Create')
     await page.getByRole('button', { name: 'Cancel' }).click()
     await page.getByText('You canceled it.').waitFor()
-    await page.getByText('Nothing was charged: 0.10 went back to your allowance.').waitFor()
+    await page.getByText('Nothing was charged: 0.10 credits went back to your allowance.').waitFor()
     const [task] = await tasks(page, 'generations')
     t.match(task, { kind: 'music', status: 'canceled', actual_cost: '0.0000' })
   })
@@ -70,15 +70,22 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(await page.locator('.room-stage h2').textContent(), 'A red balloon')
   })
 
-  await inPage(t, dashboard, 'a reload shows what is under way and follows it to its end', { path: '/room' }, async (page, t) => {
+  await inPage(t, dashboard, 'a reload keeps what was typed, and the task under way on its stage to its end; sign-out forgets it', { path: '/room' }, async (page, t) => {
     await choose(page, 'Video')
     await prompt(page).fill('A train through autumn hills')
     await page.getByLabel('Length').fill('2')
     await press(page, 'Create')
     await page.locator('.underway').waitFor()
+    await prompt(page).fill('Half of a thought')
     await page.reload()
+    t.equal(await prompt(page).inputValue(), 'Half of a thought')
+    await page.locator('.room-stage h2', { hasText: 'A train through autumn hills' }).or(page.locator('.underway')).first().waitFor()
     await page.locator('.gallery-item', { hasText: 'A train through autumn hills' }).waitFor()
     t.equal(await page.locator('.running-item').count(), 0)
+    await done(page)
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByRole('heading', { name: 'You are signed out' }).waitFor()
+    t.notOk(await page.evaluate('JSON.stringify(localStorage).includes("Half of a thought")'), 'sign-out leaves nothing of it')
   })
 
   await inPage(t, dashboard, 'a gallery of which older results are shown keeps them when a task ends', { path: '/room' }, async (page, t) => {
@@ -117,6 +124,9 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
       await page.locator('.gallery-item').first().getByRole('button', { name: /^Use as input/ }).click()
       await page.getByText('Choose another file').waitFor()
       t.same(await violations(page), [], 'editing')
+      await page.locator('.gallery-item').first().getByRole('button', { name: /^Delete/ }).click()
+      await page.getByRole('dialog').waitFor()
+      t.same(await violations(page), [], 'deleting')
     })
   }
 

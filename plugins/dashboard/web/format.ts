@@ -21,12 +21,17 @@ export function percent(value: number, max: number): string {
   return value > 0 && share === 0 ? '< 1%' : `${share}%`
 }
 
-/** Money stays a decimal string: without trailing zeros beyond two places. */
-export function money(amount: string): string {
-  const [, sign = '', units = '0', fraction = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(amount) ?? []
-  const kept = fraction.replace(/0+$/, '').padEnd(2, '0')
-  return `${sign}${whole.format(BigInt(units))}.${kept}`
+/** An amount without its unit, for a column or an axis that names it: two decimals, and up to six where it is small. */
+export function amount(decimal: string | number): string {
+  const size = Math.abs(Number(decimal))
+  const most = size >= 1 || size === 0 ? 2 : size >= 0.0001 ? 4 : 6
+  return new Intl.NumberFormat(LANGUAGE, { minimumFractionDigits: 2, maximumFractionDigits: most }).format(Number(decimal))
 }
+
+/** What every amount of this page is counted in: a plan grants an allowance, which is no currency. */
+export const UNIT = 'credits'
+/** An amount with its unit. */
+export const money = (decimal: string | number): string => `${amount(decimal)} ${UNIT}`
 
 /** Date and time of an ISO time. */
 export const time = (iso: string): string => dateTime.format(new Date(iso))

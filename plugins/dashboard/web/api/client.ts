@@ -45,7 +45,7 @@ export const outage = signal<'unreachable' | 'unavailable' | null>(null)
 
 export type Query = Record<string, string | number | boolean | undefined>
 export type Options = {
-  method?: 'GET' | 'POST' | 'PUT'
+  method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   body?: unknown
   query?: Query
   headers?: Record<string, string>

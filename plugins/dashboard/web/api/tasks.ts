@@ -1,4 +1,5 @@
 /** Tasks and webhook deliveries, as the Media API shows them (docs/media.md, docs/webhooks.md). */
+import { serverTime } from '../clock.ts'
 import { api, apiUrl } from './client.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
@@ -80,6 +81,8 @@ export type Replay = { since: string; until: string; event?: string; status?: st
 export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
 /** Whether a task has ended. */
 export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
+/** Whether its result can still be had. */
+export const isKept = ({ result }: Task): boolean => result !== null && Date.parse(result.expires_at) > serverTime()
 /** The code of its kind or operation. */
 export const taskKind = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
 /** A result's address, of whatever family; '' when there is none. */
@@ -98,6 +101,8 @@ export const readTask = (object: Task['object'], id: string, signal?: AbortSigna
   api(path({ object, id }), signal ? { signal } : {})
 /** Cancels a task. Rejects with `already_final` when it has ended. */
 export const cancelTask = (task: Task): Promise<Task> => api(`${path(task)}/cancel`, { method: 'POST' })
+/** Removes the file of a task's result now. */
+export const deleteResult = (id: string): Promise<void> => api(`/media/results/${encodeURIComponent(id)}`, { method: 'DELETE' })
 /** The webhooks of a task, with their attempts. */
 export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> =>
   (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data

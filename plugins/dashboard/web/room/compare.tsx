@@ -7,14 +7,16 @@ const VIEWS = [
 ]
 
 /** A picture before and after: a slider that pointer and keyboard move. */
-export function Compare({ before, after, name }: { before: string; after: string; name: string }) {
+type Props = { before: string; after: string; name: string; isTransparent: boolean }
+
+export function Compare({ before, after, name, isTransparent }: Props) {
   const [share, setShare] = useState(50)
   const [view, setView] = useState('both')
   const [isGone, setGone] = useState(false)
   const isBoth = view === 'both' && !isGone
   return (
     <figure class="compare">
-      <div class="compare-frame checkered">
+      <div class={isTransparent ? 'compare-frame checkered' : 'compare-frame'}>
         <img
           class="compare-after"
           src={after}

@@ -3,22 +3,18 @@ import { useState } from 'preact/hooks'
 import { Field, Segmented, Select } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import { CreateButton } from './create-button.tsx'
+import { IDEAS } from './ideas.tsx'
 import { KindChoice } from './kind-choice.tsx'
 import type { Body, Kind } from './media-api.ts'
 import { PriceLine, useQuote } from './price.tsx'
+import { promptFault } from './prompt-fault.ts'
+import { PromptField } from './prompt-field.tsx'
+import { RequestCode } from './request-code.tsx'
 import { kindOf, useRoom, type Draft } from './room-state.ts'
 
-const PROMPT_MAX = 8000
 const RATIOS: Record<string, string[]> = { image: ['1:1', '4:3', '3:4', '16:9', '9:16'], video: ['16:9', '1:1', '9:16'] }
-const IDEAS: Record<string, string[]> = {
-  image: ['A lighthouse by the sea at dawn', 'A red balloon over snowy mountains', 'A quiet forest lake under the moon'],
-  video: ['Waves under a full moon', 'A train through autumn hills', 'Snow over a small town'],
-  music: ['A calm piano melody for reading', 'An upbeat theme for a product film', 'Slow strings at night'],
-}
-
-/** The request of a draft; null while it has no prompt. */
-export function bodyOf({ kind, prompt, ratio, seconds, seed, format }: Draft): Body | null {
-  if (prompt.trim() === '') return null
+/** The request of a draft. */
+export function bodyOf({ kind, prompt, ratio, seconds, seed, format }: Draft): Body {
   return {
     kind,
     prompt: prompt.trim(),
@@ -35,7 +31,7 @@ export function Composer() {
   const draft = state.draft.value
   const kind = kindOf(room, draft.kind)
   const set = (change: Partial<Draft>) => (state.draft.value = { ...draft, ...change })
-  const body = kind?.available ? bodyOf(draft) : null
+  const body = kind?.available && draft.prompt.trim() !== '' && promptFault(draft.prompt) === null ? bodyOf(draft) : null
   const quoted = useQuote(body)
   return (
     <form
@@ -52,36 +48,18 @@ export function Composer() {
         value={draft.kind}
         choose={(kind) => set({ kind, ratio: '', seconds: null, format: '' })}
       />
-      <Field
+      <PromptField
         label="Prompt"
-        hint={draft.prompt.length > PROMPT_MAX - 500 ? `${PROMPT_MAX - draft.prompt.length} characters left` : undefined}
-      >
-        {(wired) => (
-          <textarea
-            {...wired}
-            class="input room-prompt"
-            rows={4}
-            maxLength={PROMPT_MAX}
-            placeholder={`${IDEAS[draft.kind]?.[0] ?? ''} …`}
-            value={draft.prompt}
-            onInput={(event) => set({ prompt: event.currentTarget.value })}
-          />
-        )}
-      </Field>
-      {draft.prompt === '' && (
-        <ul class="ideas" aria-label="Ideas">
-          {(IDEAS[draft.kind] ?? []).map((idea) => (
-            <li key={idea}>
-              <button type="button" class="button small quiet" onClick={() => set({ prompt: idea })}>
-                {idea}
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
+        rows={3}
+        placeholder={`${IDEAS[draft.kind]?.[0] ?? ''} …`}
+        value={draft.prompt}
+        change={(prompt) => set({ prompt })}
+        isRequired
+      />
       {kind?.available && <Parameters kind={kind} draft={draft} set={set} />}
       <div class="room-spend">
-        <PriceLine of={quoted} hint="Write a prompt, and the price appears here." />
+        <PriceLine of={quoted} hint="The price appears here." />
+        <RequestCode body={bodyOf({ ...draft, prompt: draft.prompt || (IDEAS[draft.kind]?.[0] ?? '') })} />
         <CreateButton body={body} quoted={quoted} name="Create" />
       </div>
     </form>
@@ -116,7 +94,7 @@ function Parameters({ kind, draft, set }: Props) {
       </button>
       {isOpen && (
         <div class="grid two">
-          <Field label="Seed" hint="The same seed repeats a result, where the engine takes one.">
+          <Field label="Seed" hint="The same one repeats a result.">
             {(wired) => (
               <input
                 {...wired}

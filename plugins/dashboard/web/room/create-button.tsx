@@ -39,7 +39,8 @@ export function CreateButton({ body, quoted, name }: { body: Body | null; quoted
       <button
         type="button"
         class="button primary large create"
-        disabled={body === null || isBusy || isUnaffordable || quoted.state === 'refused'}
+        disabled={body === null || isUnaffordable || quoted.state === 'refused'}
+        aria-disabled={isBusy}
         onClick={() => void create()}
       >
         <Icon name="spark" size={18} /> {isBusy ? 'One moment …' : name}

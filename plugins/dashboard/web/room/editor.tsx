@@ -1,74 +1,60 @@
 /** The form of an operation: its source, which operation, the parameters, the price, and the button that spends it. */
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { CreateButton } from './create-button.tsx'
 import { KindChoice } from './kind-choice.tsx'
+import { familyOf } from './labels.ts'
 import type { Kind } from './media-api.ts'
-import { completeBody, EMPTY_EDIT, isTooLarge, type Edit } from './operation-body.ts'
+import { bodyOf, has, missingOf, needs, type Edit } from './operation-body.ts'
 import { OperationFields } from './operation-fields.tsx'
 import { PriceLine, useQuote } from './price.tsx'
+import { RequestCode } from './request-code.tsx'
 import { kindOf, priceOf, useRoom } from './room-state.ts'
 import { SourceInput } from './source-input.tsx'
 import { SourceList } from './source-list.tsx'
-import { familyOf } from './labels.ts'
 
-const FILMS = ['trim', 'merge']
-/** Operations whose fields show the source themselves. */
-const SHOW_THE_SOURCE = ['inpaint', 'trim']
-
-/** Why an operation does not take these sources; null when it does. */
-function refusalOf(operation: string, family: string | null): string | null {
-  if (family === null) return null
-  if (FILMS.includes(operation)) return family === 'image' ? 'For video and audio' : null
-  return family === 'image' ? null : 'For images'
-}
+/** Whether an operation takes sources of that family; null: there are none yet. */
+const takes = ({ reads }: Kind, family: string | null): boolean => family === null || (reads === 'image') === (family === 'image')
 
 export function Editor() {
   const room = useRoom()
   const { state, kinds } = room
-  const [edit, setEdit] = useState<Edit>(EMPTY_EDIT)
+  const { value: edit } = state.edit
   const sources = state.sources.value
   const [source] = sources
   const family = source ? familyOf(source.type) : null
   const operations = kinds.data.filter(({ object }) => object === 'operation')
-  const fits = (kind: Kind | null) => kind !== null && kind.available && refusalOf(kind.verb, family) === null
-  const chosen = fits(kindOf(room, edit.operation)) ? edit.operation : (operations.find(fits)?.verb ?? edit.operation)
-  const set = (change: Partial<Edit>) => setEdit((before) => ({ ...before, ...change }))
+  const fits = (kind: Kind) => kind.available && takes(kind, family)
+  const asked = kindOf(room, edit.operation)
+  const kind = asked && fits(asked) ? asked : (operations.find(fits) ?? null)
+  const set = (change: Partial<Edit>) => (state.edit.value = { ...state.edit.peek(), ...change })
 
   // Marks and times belong to the source they were made on.
-  useEffect(() => set({ mask: null, start: 0, end: null }), [source?.url])
+  const marked = useRef(source?.url)
+  useEffect(() => {
+    if (marked.current !== source?.url) set({ mask: null, start: 0, end: null })
+    marked.current = source?.url
+  }, [source?.url])
 
-  const kind = kindOf(room, chosen)
-  const wanted = { ...edit, operation: chosen }
-  const body = fits(kind) && !(source && isTooLarge(wanted, source, kind)) ? completeBody(wanted, sources) : null
+  const missing = kind ? missingOf(kind, edit, sources) : 'No operation takes this source.'
+  const body = kind && missing === null ? bodyOf(kind, edit, sources) : null
   const quoted = useQuote(body)
+  const showsSource = kind !== null && (needs(kind, 'mask_url') || has(kind, 'start_time'))
   return (
     <form class="form" onSubmit={(event) => event.preventDefault()}>
-      {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput isShownBelow={SHOW_THE_SOURCE.includes(chosen)} />}
+      {kind && has(kind, 'media_urls') && source ? <SourceList /> : <SourceInput isShownBelow={showsSource} />}
       <KindChoice
         label="Operation"
-        kinds={operations}
-        value={chosen}
+        // Those that do not take what was chosen would only push the rest down.
+        kinds={operations.filter((each) => takes(each, family))}
+        value={kind?.verb ?? ''}
         choose={(operation) => set({ operation })}
-        refuse={(kind) => refusalOf(kind.verb, family)}
       />
-      {source && <OperationFields edit={wanted} set={set} source={source} kind={kind} />}
+      {source && kind && <OperationFields edit={edit} set={set} source={source} kind={kind} />}
       <div class="room-spend">
-        <PriceLine
-          of={quoted}
-          hint={hintOf(wanted, sources.length)}
-          isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)}
-        />
+        <PriceLine of={quoted} hint={missing ?? ''} isMost={kind !== null && priceOf(room, kind.verb)?.per !== 'Job'} />
+        <RequestCode body={body} />
         <CreateButton body={body} quoted={quoted} name="Run" />
       </div>
     </form>
   )
-}
-
-function hintOf({ operation, scale }: Edit, count: number): string {
-  if (count === 0) return 'Choose a source, and the price appears here.'
-  if (operation === 'upscale') return scale > 2 ? 'Choose a smaller factor, or a smaller image.' : 'Choose a smaller image.'
-  if (operation === 'merge') return 'Add at least one more video or audio file.'
-  if (operation === 'trim') return 'Move a handle, and the price appears here.'
-  if (operation === 'inpaint') return 'Mark what to replace, and say what should be there.'
-  return 'Say what to change, and the price appears here.'
 }

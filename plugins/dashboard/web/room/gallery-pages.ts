@@ -1,22 +1,26 @@
 /** Finished generations and operations as one list by time, from two lists that are read page by page. */
-import { listTasks, type Collection, type Task } from '../api/tasks.ts'
-import { serverTime } from '../clock.ts'
+import { isKept, KINDS, listTasks, type Collection, type Filter, type Task } from '../api/tasks.ts'
 
 export type GalleryPages = { shown: Task[]; hasMore: boolean; next(): Promise<GalleryPages> }
 
-type Part = { collection: Collection; waiting: Task[]; cursor: string | null; isOver: boolean }
+/** What is shown: everything, one kind of generation, or the operations. */
+export type Shown = 'all' | (typeof KINDS)[number] | 'edits'
+
+type Part = { collection: Collection; filter: Filter; waiting: Task[]; cursor: string | null; isOver: boolean }
 
 const PAGE = 12
 
 /** The newest, at least `count` where there are as many: a gallery that is read again keeps its length. */
-export async function readGallery(count: number): Promise<GalleryPages> {
-  let pages = await pagesOf([], [part('generations'), part('operations')]).next()
+export async function readGallery(shown: Shown, count: number): Promise<GalleryPages> {
+  const generations = part('generations', shown === 'all' ? {} : { kind: shown })
+  const parts = shown === 'all' ? [generations, part('operations')] : [shown === 'edits' ? part('operations') : generations]
+  let pages = await pagesOf([], parts).next()
   while (pages.shown.length < count && pages.hasMore) pages = await pages.next()
   return pages
 }
 
-function part(collection: Collection): Part {
-  return { collection, waiting: [], cursor: null, isOver: false }
+function part(collection: Collection, filter: Filter = {}): Part {
+  return { collection, filter, waiting: [], cursor: null, isOver: false }
 }
 
 function pagesOf(shown: Task[], parts: Part[]): GalleryPages {
@@ -43,12 +47,11 @@ function pagesOf(shown: Task[], parts: Part[]): GalleryPages {
 
 /** A copy of a part with at least one task, unless its list is over. */
 async function fill(given: Part): Promise<Part> {
-  const { collection, waiting, cursor, isOver } = given
+  const { collection, filter, waiting, cursor, isOver } = given
   if (waiting.length > 0 || isOver) return { ...given, waiting: [...waiting] }
-  const page = await listTasks(collection, { status: 'completed', ...(cursor === null ? {} : { cursor }) }, new AbortController().signal)
+  const query = { status: 'completed', ...filter, ...(cursor === null ? {} : { cursor }) }
+  const page = await listTasks(collection, query, new AbortController().signal)
   const kept = page.data.filter(isKept)
   // Where a whole page was removed, so was what is older.
-  return { collection, waiting: kept, cursor: page.next_cursor, isOver: !page.has_more || kept.length === 0 }
+  return { collection, filter, waiting: kept, cursor: page.next_cursor, isOver: !page.has_more || kept.length === 0 }
 }
-
-const isKept = ({ result }: Task): boolean => result !== null && Date.parse(result.expires_at) > serverTime()

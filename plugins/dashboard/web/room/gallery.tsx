@@ -1,17 +1,23 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
-import { downloadOf, urlOf, taskKind, type Task } from '../api/tasks.ts'
+import { downloadOf, KINDS, urlOf, taskKind, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
+import { Segmented } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Failed, Loading } from '../components/states.tsx'
 import { Ago } from '../components/time.tsx'
-import { readGallery, type GalleryPages } from './gallery-pages.ts'
-import { sourceOf } from './media-api.ts'
-import { useRoom } from './room-state.ts'
-import { familyOf, nameOf, wordsOf } from './labels.ts'
+import { label } from '../format.ts'
+import { DeleteResult } from './delete-result.tsx'
+import { readGallery, type GalleryPages, type Shown } from './gallery-pages.ts'
+import { familyOf, nameOf } from './labels.ts'
+import { isTransparent, sourceOf, thumbnailOf } from './media-api.ts'
+import { isJoining, useAsInput, useRoom } from './room-state.ts'
+
+const CHOICES = ['all', ...KINDS, 'edits'].map((value) => ({ value, name: label(value) }))
 
 export function Gallery() {
   const { state } = useRoom()
+  const [shown, setShown] = useState<Shown>('all')
   const [pages, setPages] = useState<GalleryPages | null>(null)
   const [error, setError] = useState<Error | null>(null)
   const [isBusy, setBusy] = useState(false)
@@ -28,11 +34,25 @@ export function Gallery() {
     setBusy(false)
   }
   // Somebody may be looking at the older ones.
-  const readAgain = () => load(() => readGallery(pages?.shown.length ?? 0))
+  const readAgain = () => load(() => readGallery(shown, pages?.shown.length ?? 0))
   useEffect(() => void readAgain(), [ended])
 
   return (
-    <Card title="Gallery" hint="Results are kept for some days; download what you want to keep for longer.">
+    <Card
+      title="Gallery"
+      hint="Results are kept for some days; download what you want to keep for longer."
+      actions={
+        <Segmented
+          label="What the gallery shows"
+          value={shown}
+          choices={CHOICES}
+          choose={(value) => {
+            setShown(value as Shown)
+            void load(() => readGallery(value as Shown, 0))
+          }}
+        />
+      }
+    >
       {error && <Failed error={error} retry={readAgain} />}
       {pages === null && !error && <Loading lines={4} />}
       {pages?.shown.length === 0 && (
@@ -43,7 +63,7 @@ export function Gallery() {
       {pages !== null && pages.shown.length > 0 && (
         <ul class="gallery">
           {pages.shown.map((task) => (
-            <GalleryItem key={task.id} task={task} />
+            <GalleryItem key={task.id} task={task} name={nameOf(task, pages.shown)} />
           ))}
         </ul>
       )}
@@ -56,16 +76,15 @@ export function Gallery() {
   )
 }
 
-function GalleryItem({ task }: { task: Task }) {
-  const { state } = useRoom()
+function GalleryItem({ task, name }: { task: Task; name: string }) {
+  const room = useRoom()
+  const { state } = room
   const { result } = task
   if (!result) return null
-  const name = nameOf(task)
-  const kind = wordsOf(taskKind(task)).name
-  const isMerging =
-    state.mode.value === 'edit' &&
-    state.sources.value.length > 0 &&
-    [result.content_type, ...state.sources.value.map(({ type }) => type)].every((type) => familyOf(type) !== 'image')
+  const kind = label(taskKind(task))
+  const source = sourceOf(task, result, name)
+  const action = isJoining(room, source) ? 'Add to the merge' : 'Use as input'
+  const isCurrent = state.current.value?.id === task.id
   function show(): void {
     state.current.value = task
     document
@@ -73,53 +92,45 @@ function GalleryItem({ task }: { task: Task }) {
       ?.scrollIntoView({ block: 'nearest', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' })
   }
   return (
-    <li class="gallery-item">
+    <li class={isCurrent ? 'gallery-item current' : 'gallery-item'}>
       <button type="button" class="gallery-show" onClick={show} aria-label={`Show ${name}`}>
-        <Thumbnail url={urlOf(result)} type={result.content_type} />
+        <Thumbnail task={task} url={urlOf(result)} type={result.content_type} />
       </button>
-      <a
-        class="button small icon-only gallery-save"
-        href={downloadOf(task, result)}
-        download
-        aria-label={`Download: ${name}`}
-        title="Download"
-      >
-        <Icon name="download" size={16} />
-      </a>
       <p class="clip" title={name}>
         {name}
       </p>
       <p class="muted gallery-facts">
-        {name !== kind && `${kind} · `}
+        {!name.endsWith(kind) && `${kind} · `}
         <Ago at={task.created_at} />
       </p>
-      <div class="row">
-        <button
-          type="button"
-          class="button small"
-          aria-label={`Use as input: ${name}`}
-          onClick={() => state.useAsInput(sourceOf(result, name))}
-        >
-          Use as input
+      <div class="row gallery-actions">
+        <button type="button" class="button small" aria-label={`${action}: ${name}`} onClick={() => useAsInput(room, source)}>
+          {action}
         </button>
-        {isMerging && (
-          <button
-            type="button"
-            class="button small quiet"
-            aria-label={`Add to the merge: ${name}`}
-            onClick={() => (state.sources.value = [...state.sources.value, sourceOf(result, name)])}
-          >
-            <Icon name="plus" size={16} /> Add
-          </button>
-        )}
+        <a class="button small icon-only quiet" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
+          <Icon name="download" size={16} />
+        </a>
+        <DeleteResult task={task} name={name} />
       </div>
     </li>
   )
 }
 
-function Thumbnail({ url, type }: { url: string; type: string }) {
+/** A picture of some kilobytes where the service makes one, else the file itself. */
+function Thumbnail({ task, url, type }: { task: Task; url: string; type: string }) {
+  const [isWhole, setWhole] = useState(false)
   const family = familyOf(type)
-  if (family === 'image') return <img class="checkered" src={url} alt="" loading="lazy" decoding="async" />
+  if (family === 'image')
+    return (
+      <img
+        class={isTransparent(task) ? 'checkered' : ''}
+        src={isWhole ? url : thumbnailOf(task)}
+        alt=""
+        loading="lazy"
+        decoding="async"
+        onError={() => setWhole(true)}
+      />
+    )
   if (family === 'video') return <LazyVideo url={url} />
   return (
     <span class="gallery-sound">

@@ -3,28 +3,28 @@ import { useId } from 'preact/hooks'
 import { Icon } from '../components/icon.tsx'
 import type { Kind } from './media-api.ts'
 import { priceOf, useRoom } from './room-state.ts'
-import { priceInWords, wordsOf } from './labels.ts'
+import { label as nameOf } from '../format.ts'
+import { explained, iconOf, priceInWords } from './labels.ts'
 
 type Props = {
   label: string
   kinds: Kind[]
   value: string
   choose: (kind: string) => void
-  /** Why a kind that is available does not apply now; null when it does. */ refuse?: (kind: Kind) => string | null
 }
 
-export function KindChoice({ label, kinds, value, choose, refuse = () => null }: Props) {
+export function KindChoice({ label, kinds, value, choose }: Props) {
   const group = useId()
   const room = useRoom()
+  const chosen = kinds.find(({ verb }) => verb === value)
   return (
-    <fieldset class="kinds">
+    <fieldset class={kinds.some(({ object }) => object === 'operation') ? 'kinds two' : 'kinds'}>
       <legend class="visually-hidden">{label}</legend>
       {kinds.map((kind) => {
-        const { name, icon, does } = wordsOf(kind.verb)
-        const reason = kind.available ? refuse(kind) : (kind.reason ?? 'This service does not offer it.')
+        const reason = kind.available ? null : (kind.reason ?? 'This service does not offer it.')
         const price = priceOf(room, kind.verb)
         return (
-          <label key={kind.verb} class={reason === null ? 'kind' : 'kind off'} title={reason ?? does}>
+          <label key={kind.verb} class={reason === null ? 'kind' : 'kind off'} title={reason ?? explained(kind)}>
             <input
               type="radio"
               name={group}
@@ -34,13 +34,14 @@ export function KindChoice({ label, kinds, value, choose, refuse = () => null }:
               onChange={() => choose(kind.verb)}
             />
             <span class="kind-body">
-              <Icon name={reason === null ? icon : 'lock'} />
-              <strong>{name}</strong>
-              <small>{reason ?? (price ? priceInWords(price) : does)}</small>
+              <Icon name={iconOf(kind.verb)} size={18} />
+              <strong>{nameOf(kind.verb)}</strong>
+              <small>{reason ?? (price ? priceInWords(price) : '')}</small>
             </span>
           </label>
         )
       })}
+      {chosen && <p class="hint kinds-hint">{explained(chosen)}</p>}
     </fieldset>
   )
 }

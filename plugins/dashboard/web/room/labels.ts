@@ -1,30 +1,37 @@
 /** Kinds, operations and failures in the words of the page. */
 import { taskKind, type Task } from '../api/tasks.ts'
 import type { IconName } from '../components/icon.tsx'
-import { money, span } from '../format.ts'
-import type { Price } from './media-api.ts'
+import { label, money, span } from '../format.ts'
+import type { Kind, Price } from './media-api.ts'
 
-export type Words = { name: string; does: string; icon: IconName }
+const ICONS: Record<string, IconName> = { image: 'image', video: 'video', music: 'music', trim: 'clock', merge: 'video', upscale: 'plus' }
 
-export const WORDS: Record<string, Words> = {
-  image: { name: 'Image', does: 'An image from your words', icon: 'image' },
-  video: { name: 'Video', does: 'A short video from your words', icon: 'video' },
-  music: { name: 'Music', does: 'A piece of music from your words', icon: 'music' },
-  background_remove: { name: 'Remove background', does: 'Cuts out the subject', icon: 'image' },
-  upscale: { name: 'Upscale', does: 'More pixels, sharp', icon: 'plus' },
-  inpaint: { name: 'Inpaint', does: 'Replaces what you mark', icon: 'spark' },
-  ai_edit: { name: 'Edit by prompt', does: 'Changes the image by words', icon: 'spark' },
-  trim: { name: 'Trim', does: 'Keeps a section', icon: 'clock' },
-  merge: { name: 'Merge', does: 'Joins video or audio', icon: 'video' },
+/** The icon of a kind or operation. */
+export const iconOf = (kind: string): IconName => ICONS[kind] ?? 'spark'
+
+const MAKES: Record<string, string> = {
+  image: 'An image from your words.',
+  video: 'A short video without sound, from your words.',
+  music: 'A piece of music from your words.',
+}
+const ENGINES = {
+  preview: 'A preview: a placeholder that this service draws without a model.',
+  local: 'Runs on this service itself.',
 }
 
-/** How a kind or operation is shown. */
-export const wordsOf = (kind: string): Words => WORDS[kind] ?? { name: kind, does: '', icon: 'spark' }
+/** What a kind does and where: an operation says it itself. */
+export function explained({ verb, title, engine }: Kind): string {
+  return [title === undefined ? MAKES[verb] : `${title}.`, engine && ENGINES[engine]].filter(Boolean).join(' ')
+}
 
-/** A short name of what a task makes: its prompt, or its operation. */
-export function nameOf(task: Task): string {
-  const prompt = task.prompt?.trim() ?? ''
-  return prompt === '' ? wordsOf(taskKind(task)).name : prompt
+/** A short name of what a task makes: its prompt, or its operation; `tasks` has the one whose result it changed, if that is known. */
+export function nameOf(task: Task, tasks: readonly Task[] = []): string {
+  const prompt = (task.prompt ?? String(task.input?.['prompt'] ?? '')).trim()
+  if (prompt !== '') return prompt
+  const operation = label(taskKind(task))
+  const links = [task.input?.['media_url'], ...((task.input?.['media_urls'] ?? []) as unknown[])]
+  const source = tasks.find(({ id }) => links.some((link) => typeof link === 'string' && link.includes(`/files/${id}-`)))
+  return source && source.id !== task.id ? `${nameOf(source, tasks)} · ${operation}` : operation
 }
 
 const PER: Record<Price['per'], string> = { Job: 'each', Second: 'a second', Megapixel: 'a megapixel' }

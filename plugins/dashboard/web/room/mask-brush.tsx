@@ -74,7 +74,7 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
       <span class="field-label" id="mask-label">
         Mark what to replace
       </span>
-      <div class="mask-frame checkered" style={{ aspectRatio: `${width} / ${height}` }}>
+      <div class={source.isTransparent ? 'mask-frame checkered' : 'mask-frame'} style={{ aspectRatio: `${width} / ${height}`, maxWidth: `${(width / height) * 38}vh` }}>
         <img src={source.url} alt="" draggable={false} />
         <canvas
           ref={canvas}

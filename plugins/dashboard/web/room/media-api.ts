@@ -8,9 +8,26 @@ export type Kind = {
   object: Task['object']
   available: boolean
   reason: string | null
+  /** Where it is made, of the engines that every service has; null for another one. */
+  engine?: 'preview' | 'local' | null
   formats?: string[]
   max?: { megapixels: number; seconds: number | null; bytes: number }
   defaults?: { size: string | null; seconds: number | null }
+  /** Of an operation: its own file in JSON Schema. */
+  title?: string
+  reads?: 'image' | 'film'
+  fields?: Record<string, FieldSchema>
+  required?: string[]
+  values?: Record<string, unknown>
+}
+/** The part of JSON Schema that forms are made of. */
+export type FieldSchema = {
+  type?: string
+  description?: string
+  enum?: (string | number)[]
+  minimum?: number
+  maximum?: number
+  pattern?: string
 }
 export type Price = { plan: string; verb: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }
 export type Kinds = { data: Kind[]; prices: Price[] }
@@ -24,7 +41,16 @@ export type Quote = {
 export type Body = { kind?: string; operation?: string } & Record<string, unknown>
 
 /** A picture, film or sound that operations can take. */
-export type Source = { url: string; type: string; name: string; width: number | null; height: number | null; durationMs: number | null }
+export type Source = {
+  url: string
+  type: string
+  name: string
+  width: number | null
+  height: number | null
+  durationMs: number | null
+  /** Known to have transparent parts. */
+  isTransparent?: boolean
+}
 
 /** The kinds and operations of the service, and the prices of each plan. */
 export const readKinds = (signal: AbortSignal): Promise<Kinds> => api('/media/kinds', { signal })
@@ -44,9 +70,24 @@ export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** A result as the source of an operation. */
-export function sourceOf(result: Result, name: string): Source {
-  return { url: urlOf(result), type: result.content_type, name, width: result.width, height: result.height, durationMs: result.duration_ms }
+/** Whether a task has made a picture with transparent parts. */
+export const isTransparent = ({ operation, input }: Task): boolean =>
+  operation === 'background_remove' && input?.['background'] === 'transparent'
+
+/** A small version of a picture. */
+export const thumbnailOf = ({ id }: Task): string => apiUrl(`/media/results/${id}/thumbnail`)
+
+/** The result of a task as the source of an operation. */
+export function sourceOf(task: Task, result: Result, name: string): Source {
+  return {
+    url: urlOf(result),
+    type: result.content_type,
+    name,
+    width: result.width,
+    height: result.height,
+    durationMs: result.duration_ms,
+    isTransparent: isTransparent(task),
+  }
 }
 
 const UPLOAD_BYTES = 100 * 1024 * 1024

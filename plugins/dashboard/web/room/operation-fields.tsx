@@ -1,159 +1,178 @@
-/** The parameters of each operation. */
-import { Field, Segmented } from '../components/field.tsx'
-import type { Kind, Source } from './media-api.ts'
+/** The parameters of an operation: a brush, handles, and one control for each further field of its schema. */
+import { useState } from 'preact/hooks'
+import { Field, Segmented, Select } from '../components/field.tsx'
+import { Icon } from '../components/icon.tsx'
+import { label } from '../format.ts'
 import { MaskBrush } from './mask-brush.tsx'
-import { isTooLarge, type Edit } from './operation-body.ts'
+import type { FieldSchema, Kind, Source } from './media-api.ts'
+import { fieldsOf, has, isTooLarge, needs, type Edit } from './operation-body.ts'
+import { PromptField } from './prompt-field.tsx'
 import { TrimHandles } from './trim-handles.tsx'
 
-type Props = { edit: Edit; set: (change: Partial<Edit>) => void; source: Source; kind: Kind | null }
+type Props = { edit: Edit; set: (change: Partial<Edit>) => void; source: Source; kind: Kind }
+/** Choices up to this many are shown side by side. */
+const SEGMENTS_MAX = 5
 
-export function OperationFields(props: Props) {
-  switch (props.edit.operation) {
-    case 'background_remove':
-      return <Background {...props} />
-    case 'upscale':
-      return <Scale {...props} />
-    case 'inpaint':
-      return (
+export function OperationFields({ edit, set, source, kind }: Props) {
+  const [isOpen, setOpen] = useState(false)
+  const { usual, rare } = fieldsOf(kind)
+  const control = ([name, schema]: [string, FieldSchema]) => (
+    <Control
+      key={`${kind.verb} ${name}`}
+      name={name}
+      schema={name === 'output_format' ? { ...schema, enum: kind.formats ?? [] } : schema}
+      value={edit.values[name] ?? kind.values?.[name]}
+      isRequired={needs(kind, name)}
+      change={(value) => set({ values: { ...edit.values, [name]: value } })}
+    />
+  )
+  return (
+    <>
+      {has(kind, 'mask_url') && <Mask key={`${kind.verb} ${source.url}`} {...{ edit, set, source, kind }} />}
+      {has(kind, 'start_time') && <TrimHandles key={source.url} {...{ edit, set, source }} />}
+      {usual.map(control)}
+      {has(kind, 'scale') && <Enlarged {...{ edit, source, kind }} />}
+      {rare.length > 0 && (
         <>
-          <MaskBrush key={props.source.url} source={props.source} changed={(mask) => props.set({ mask })} />
-          <Prompt {...props} label="What should be there" placeholder="A bench under a tree" />
+          <button type="button" class="more room-more" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            <Icon name="chevron" size={16} /> More settings
+          </button>
+          {isOpen && <div class="grid two">{rare.map(control)}</div>}
         </>
-      )
-    case 'ai_edit':
-      return (
-        <>
-          <Prompt {...props} label="What to change" placeholder="Make it a rainy night" />
-          <Strength {...props} />
-        </>
-      )
-    case 'trim':
-      return <TrimHandles key={props.source.url} {...props} />
-    case 'merge':
-      return <Merge {...props} />
-    default:
-      return null
-  }
+      )}
+    </>
+  )
 }
 
-function Prompt({ edit, set, label, placeholder }: Props & { label: string; placeholder: string }) {
+/** A mask that the operation can do without is offered, and not shown. */
+function Mask({ set, source, kind }: Omit<Props, 'edit'>) {
+  const isNeeded = needs(kind, 'mask_url')
+  const [isOpen, setOpen] = useState(isNeeded)
+  function choose(isChosen: boolean): void {
+    setOpen(isChosen)
+    if (!isChosen) set({ mask: null })
+  }
   return (
-    <Field label={label}>
+    <>
+      {!isNeeded && <Check name="Only a part of the image" isChecked={isOpen} change={choose} />}
+      {isOpen && <MaskBrush source={source} changed={(mask) => set({ mask })} />}
+    </>
+  )
+}
+
+function Enlarged({ edit, source, kind }: Omit<Props, 'set'>) {
+  const { width, height } = source
+  if (width === null || height === null) return null
+  const scale = Number(edit.values['scale'] ?? kind.values?.['scale'] ?? 1)
+  return (
+    <p class="hint">
+      {width} × {height} becomes {width * scale} × {height * scale}
+      {isTooLarge(kind, edit, source) && `: more than the largest result, which has ${kind.max?.megapixels} megapixels`}
+    </p>
+  )
+}
+
+type ControlProps = { name: string; schema: FieldSchema; value: unknown; isRequired: boolean; change: (value: unknown) => void }
+
+/** The control that fits the schema of a field. */
+function Control({ name, schema, value, isRequired, change }: ControlProps) {
+  const title = label(name)
+  if (name === 'background') return <Background value={String(value)} change={change} />
+  if (schema.type === 'boolean') return <Check name={title} isChecked={value === true} change={change} />
+  if (schema.enum) return <Choice {...{ title, schema, value, change }} />
+  if (schema.type === 'string' && schema.pattern === undefined)
+    return (
+      <PromptField label={title} hint={schema.description} rows={2} value={String(value ?? '')} change={change} isRequired={isRequired} />
+    )
+  if (schema.type === 'number' || schema.type === 'integer') return <NumberField {...{ title, schema, value, change }} />
+  return (
+    <Field label={title} hint={schema.description}>
       {(wired) => (
-        <textarea
+        <input
           {...wired}
           class="input"
-          rows={2}
-          maxLength={8000}
-          placeholder={placeholder}
-          value={edit.prompt}
-          onInput={(event) => set({ prompt: event.currentTarget.value })}
+          value={String(value ?? '')}
+          onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : currentTarget.value)}
         />
       )}
     </Field>
   )
 }
 
+type Titled = Pick<ControlProps, 'schema' | 'value' | 'change'> & { title: string }
+
+function NumberField({ title, schema, value, change }: Titled) {
+  return (
+    <Field label={title} hint={schema.description}>
+      {(wired) => (
+        <input
+          {...wired}
+          class="input"
+          type="number"
+          min={schema.minimum}
+          max={schema.maximum}
+          step={schema.type === 'integer' ? 1 : 0.05}
+          value={String(value ?? '')}
+          onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : Number(currentTarget.value))}
+        />
+      )}
+    </Field>
+  )
+}
+
+function Choice({ title, schema, value, change }: Titled) {
+  const options = schema.enum ?? []
+  const choices = options.map((option) => ({ value: String(option), name: label(String(option)) }))
+  const choose = (chosen: string) => change(options.find((option) => String(option) === chosen))
+  const chosen = String(value ?? options[0])
+  if (choices.length > SEGMENTS_MAX)
+    return <Field label={title}>{(wired) => <Select wired={wired} value={chosen} choices={choices} choose={choose} />}</Field>
+  return (
+    <div class="field">
+      <span class="field-label">{title}</span>
+      <Segmented label={title} value={chosen} choices={choices} choose={choose} />
+    </div>
+  )
+}
+
+function Check({ name, isChecked, change }: { name: string; isChecked: boolean; change: (isChecked: boolean) => void }) {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={isChecked} onChange={(event) => change(event.currentTarget.checked)} /> {name}
+    </label>
+  )
+}
+
 const GROUNDS = [
-  { value: 'transparent', name: 'Transparent' },
+  { value: 'transparent', name: 'None' },
   { value: '#ffffff', name: 'White' },
   { value: '#000000', name: 'Black' },
   { value: 'colour', name: 'Colour' },
 ]
 const FIRST_COLOUR = '#57d3b8'
 
-function Background({ edit, set }: Props) {
-  const isOwn = !GROUNDS.some(({ value }) => value === edit.background)
-  return (
-    <>
-      <div class="field">
-        <span class="field-label">Background</span>
-        <div class="row">
-          <Segmented
-            label="Background"
-            value={isOwn ? 'colour' : edit.background}
-            choices={GROUNDS}
-            choose={(value) => set({ background: value === 'colour' ? FIRST_COLOUR : value })}
-          />
-          {isOwn && (
-            <input
-              type="color"
-              class="swatch"
-              aria-label="Colour of the background"
-              value={edit.background}
-              onInput={(event) => set({ background: event.currentTarget.value })}
-            />
-          )}
-        </div>
-      </div>
-      <label class="check">
-        <input type="checkbox" checked={edit.crop} onChange={(event) => set({ crop: event.currentTarget.checked })} /> Crop to the subject
-      </label>
-    </>
-  )
-}
-
-function Scale({ edit, set, source, kind }: Props) {
-  const { width, height } = source
+function Background({ value, change }: { value: string; change: (value: string) => void }) {
+  const isOwn = !GROUNDS.some((ground) => ground.value === value)
   return (
     <div class="field">
-      <span class="field-label">Factor</span>
-      <Segmented
-        label="Factor"
-        value={String(edit.scale)}
-        choices={['2', '3', '4'].map((value) => ({ value, name: `${value}×` }))}
-        choose={(value) => set({ scale: Number(value) })}
-      />
-      {width !== null && height !== null && (
-        <p class="hint">
-          {width} × {height} becomes {width * edit.scale} × {height * edit.scale}
-          {isTooLarge(edit, source, kind) && `: more than the largest result, which has ${kind?.max?.megapixels} megapixels`}
-        </p>
-      )}
-    </div>
-  )
-}
-
-const STRENGTHS = [
-  { value: '', name: 'Automatic' },
-  { value: '0.3', name: 'A little' },
-  { value: '0.6', name: 'Clearly' },
-  { value: '0.9', name: 'A lot' },
-]
-
-function Strength({ edit, set }: Props) {
-  return (
-    <div class="field">
-      <span class="field-label">How much may change</span>
-      <Segmented
-        label="How much may change"
-        value={edit.strength === null ? '' : String(edit.strength)}
-        choices={STRENGTHS}
-        choose={(value) => set({ strength: value === '' ? null : Number(value) })}
-      />
-    </div>
-  )
-}
-
-function Merge({ edit, set }: Props) {
-  return (
-    <>
-      <label class="check">
-        <input type="checkbox" checked={edit.isFading} onChange={(event) => set({ isFading: event.currentTarget.checked })} /> Fade from one
-        to the next
-      </label>
-      <div class="field">
-        <span class="field-label">Other aspect ratios</span>
+      <span class="field-label">Background</span>
+      <div class="row">
         <Segmented
-          label="Other aspect ratios"
-          value={edit.fit}
-          choices={[
-            { value: 'contain', name: 'Add bars' },
-            { value: 'cover', name: 'Crop' },
-          ]}
-          choose={(fit) => set({ fit: fit as Edit['fit'] })}
+          label="Background"
+          value={isOwn ? 'colour' : value}
+          choices={GROUNDS}
+          choose={(chosen) => change(chosen === 'colour' ? FIRST_COLOUR : chosen)}
         />
+        {isOwn && (
+          <input
+            type="color"
+            class="swatch"
+            aria-label="Colour of the background"
+            value={value}
+            onInput={(event) => change(event.currentTarget.value)}
+          />
+        )}
       </div>
-    </>
+    </div>
   )
 }

@@ -60,7 +60,7 @@ function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boo
     <>
       {isMost && <span class="muted">at most </span>}
       <strong class="price-amount">{money(cost)}</strong>{' '}
-      {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">only {money(available)} left</span>}{' '}
+      {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">but only {money(available)} left</span>}{' '}
       {position > 1 && (
         <span class="muted">
           · {position - 1} before it{wait ? `, about ${span(wait * 1000)}` : ''}

@@ -1,19 +1,22 @@
 /** What the parts of the AI Room share, for as long as the page is open and the tenant is the same. */
-import { signal, type Signal } from '@preact/signals'
+import { effect, signal, type Signal } from '@preact/signals'
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { isFinal, type Task } from '../api/tasks.ts'
-import { follow, sourceOf, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
-import { nameOf } from './labels.ts'
+import { keepDrafts, keptDrafts, type Drafts } from './drafts.ts'
+import { follow, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
+import { familyOf } from './labels.ts'
+import { EMPTY_EDIT, has, type Edit } from './operation-body.ts'
 
 export type Draft = { kind: string; prompt: string; ratio: string; seconds: number | null; seed: string; format: string }
 
 export type RoomState = {
   mode: Signal<'make' | 'edit'>
   draft: Signal<Draft>
+  edit: Signal<Edit>
   /** The sources of the next operation: one, or those of a merge in their order. */
   sources: Signal<Source[]>
-  /** Sources that results have replaced, the latest last. */
+  /** Sources that were replaced or removed, the latest last. */
   earlier: Signal<Source[][]>
   /** The task on the stage. */
   current: Signal<Task | null>
@@ -21,8 +24,12 @@ export type RoomState = {
   running: Signal<Task[]>
   /** Raised when a task has ended. */
   ended: Signal<number>
+  /** The task that was on the stage when the page was left. */
+  shown: Drafts['shown']
   start(task: Task): void
-  useAsInput(source: Source): void
+  /** Replaces the sources; `undo` brings those of before back. */
+  setSources(sources: Source[]): void
+  undo(): void
   stop(): void
 }
 
@@ -31,27 +38,39 @@ export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', second
 /** Streams at once: a browser has six connections to a server, and the page needs some itself. */
 const STREAMS_MAX = 3
 
-/** An empty form and nothing on the stage. */
+/** How many replaced sources can be had back. */
+const EARLIER_MAX = 20
+
+/** The form as the person left it, and nothing on the stage. */
 export function openRoomState(): RoomState {
+  const kept = keptDrafts()
   const stops = new Map<string, () => void>()
   const state: RoomState = {
-    mode: signal('make'),
-    draft: signal(EMPTY_DRAFT),
-    sources: signal([]),
+    mode: signal(kept.mode ?? 'make'),
+    draft: signal({ ...EMPTY_DRAFT, ...kept.draft }),
+    edit: signal({ ...EMPTY_EDIT, ...kept.edit }),
+    sources: signal(kept.sources ?? []),
     earlier: signal([]),
     current: signal(null),
     running: signal([]),
     ended: signal(0),
+    shown: kept.shown,
     start(task) {
-      state.running.value = [task, ...state.running.value.filter(({ id }) => id !== task.id)]
+      const others = state.running.value.filter(({ id }) => id !== task.id)
+      state.running.value = [...others, task].sort((one, other) => (one.id < other.id ? 1 : -1))
       followNext()
     },
-    useAsInput(source) {
-      state.sources.value = [source]
-      state.earlier.value = []
-      state.mode.value = 'edit'
+    setSources(next) {
+      const { value: before } = state.sources
+      if (before.length > 0) state.earlier.value = [...state.earlier.value, before].slice(-EARLIER_MAX)
+      state.sources.value = next
+    },
+    undo() {
+      state.sources.value = state.earlier.value.at(-1) ?? []
+      state.earlier.value = state.earlier.value.slice(0, -1)
     },
     stop() {
+      stopKeeping()
       for (const stop of stops.values()) stop()
     },
   }
@@ -74,19 +93,19 @@ export function openRoomState(): RoomState {
     state.running.value = state.running.value.filter(({ id }) => id !== task.id)
     state.ended.value++
     followNext()
-    continueWith(task)
   }
 
-  /** The result of the operation on the stage is the next input, unless the person has chosen another meanwhile. */
-  function continueWith(task: Task): void {
-    const { sources, earlier, current } = state
-    if (!task.result || task.object !== 'operation' || current.value?.id !== task.id) return
-    const used = [task.input?.['media_url'], ...((task.input?.['media_urls'] as string[] | undefined) ?? [])]
-    if (sources.value.length === 0 || !sources.value.every(({ url }) => used.includes(url))) return
-    earlier.value = [...earlier.value, sources.value]
-    sources.value = [sourceOf(task.result, nameOf(task))]
-  }
-
+  const stopKeeping = effect(() => {
+    const { mode, draft, edit, sources, current } = state
+    const { value: task } = current
+    keepDrafts({
+      mode: mode.value,
+      draft: draft.value,
+      edit: { ...edit.value, mask: null },
+      sources: sources.value,
+      ...(task ? { shown: { object: task.object, id: task.id } } : {}),
+    })
+  })
   return state
 }
 
@@ -109,4 +128,23 @@ export function kindOf({ kinds }: Pick<RoomContextValue, 'kinds'>, name: string)
 /** Its price under the chosen plan; null when the plan has none. */
 export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'>, kind: string): Price | null {
   return kinds.prices.find((price) => price.plan === plan && price.verb === kind) ?? null
+}
+
+/** Takes a result or file as the input: the next of the list for an operation that joins, else in place of the present one. The form gets the focus. */
+export function useAsInput(room: RoomContextValue, source: Source): void {
+  const { state } = room
+  state.setSources(isJoining(room, source) ? [...state.sources.value, source] : [source])
+  state.mode.value = 'edit'
+  requestAnimationFrame(() => {
+    document.querySelector('.room-form')?.scrollIntoView({ block: 'nearest' })
+    document.querySelector<HTMLElement>('.room-form .source-name')?.focus({ preventScroll: true })
+  })
+}
+
+/** Whether the form joins what it has with that source. */
+export function isJoining(room: RoomContextValue, source: Pick<Source, 'type'>): boolean {
+  const { mode, edit, sources } = room.state
+  const kind = kindOf(room, edit.value.operation)
+  const isListed = mode.value === 'edit' && kind !== null && has(kind, 'media_urls') && sources.value.length > 0
+  return isListed && [source, ...sources.value].every(({ type }) => familyOf(type) !== 'image')
 }

@@ -1,8 +1,9 @@
 /** The AI Room: make pictures, films and music, and change them. */
+import type { ComponentChildren } from 'preact'
 import { useEffect, useMemo } from 'preact/hooks'
 import { session } from '../api/session.ts'
 import { isMedia, loadPlans, type Plan } from '../api/plans.ts'
-import { isFinal, listTasks } from '../api/tasks.ts'
+import { isFinal, isKept, listTasks, readTask } from '../api/tasks.ts'
 import { PageHead } from '../components/card.tsx'
 import { Segmented } from '../components/field.tsx'
 import { Async, useLoad } from '../components/load.tsx'
@@ -45,23 +46,15 @@ export function Room() {
   useEffect(() => state.stop, [])
   return (
     <div class="room stack">
-      <PageHead
-        title="AI Room"
-        lead="Say what you want to see or hear, look at the price, and make it. Every result can be changed further."
-      />
+      <PageHead title="AI Room" />
       <PlanPage of={isMedia} locked={LOCKED} choiceLabel="Plan that pays">
-        {(plan, choice) => (
-          <>
-            {choice && <div class="filters">{choice}</div>}
-            <Workbench state={state} plan={plan} />
-          </>
-        )}
+        {(plan, choice) => <Workbench state={state} plan={plan} choice={choice} />}
       </PlanPage>
     </div>
   )
 }
 
-function Workbench({ state, plan }: { state: RoomState; plan: Plan }) {
+function Workbench({ state, plan, choice }: { state: RoomState; plan: Plan; choice: ComponentChildren }) {
   const kinds = useLoad<Kinds>(readKinds, [session.value?.tenant], KINDS_MS)
   useEffect(() => void resume(state), [])
   return (
@@ -76,20 +69,28 @@ function Workbench({ state, plan }: { state: RoomState; plan: Plan }) {
                 choices={MODES}
                 choose={(mode) => (state.mode.value = mode as 'make' | 'edit')}
               />
+              {choice}
               {state.mode.value === 'make' ? <Composer /> : <Editor />}
             </section>
-            <Stage />
+            <div class="stack">
+              <Stage />
+              <Running />
+              <Gallery />
+            </div>
           </div>
-          <Running />
-          <Gallery />
         </RoomContext.Provider>
       )}
     </Async>
   )
 }
 
-/** Follows what was under way before the page was opened. */
+/** Follows what was under way before the page was opened, and brings back what was on the stage. */
 async function resume(state: RoomState): Promise<void> {
+  const { shown } = state
+  if (shown && state.current.value === null) {
+    const task = await readTask(shown.object, shown.id).catch(() => null)
+    if (state.current.value === null && task && (!task.result || isKept(task))) state.current.value = task
+  }
   const { signal } = new AbortController()
   const pages = await Promise.all(
     (['generations', 'operations'] as const).map((collection) => listTasks(collection, {}, signal).catch(() => ({ data: [] }))),

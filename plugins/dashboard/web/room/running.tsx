@@ -1,5 +1,6 @@
 /** Tasks under way besides the one on the stage. */
-import { wordsOf, nameOf } from './labels.ts'
+import { iconOf, nameOf } from './labels.ts'
+import { taskKind } from '../api/tasks.ts'
 import { useRoom } from './room-state.ts'
 import { Icon } from '../components/icon.tsx'
 
@@ -13,7 +14,7 @@ export function Running() {
         {others.map((task) => (
           <li key={task.id}>
             <button type="button" class="running-item" onClick={() => (state.current.value = task)}>
-              <Icon name={wordsOf(task.kind ?? task.operation ?? '').icon} />
+              <Icon name={iconOf(taskKind(task))} />
               <span class="clip">{nameOf(task)}</span>
               <span class="muted">{task.status === 'queued' ? 'queued' : `${task.progress}%`}</span>
               <progress

@@ -46,14 +46,19 @@ export function useUploads(add: (source: Source) => void): {
 export function SourceInput({ isShownBelow }: { isShownBelow: boolean }) {
   const { state } = useRoom()
   const [source] = state.sources.value
-  const { uploading, problem, send } = useUploads((added) => {
-    state.sources.value = [added]
-    state.earlier.value = []
-  })
+  const { uploading, problem, send } = useUploads((added) => state.setSources([added]))
   return (
     <div class="stack">
-      {source ? <Chosen source={source} isShownBelow={isShownBelow} /> : <DropZone send={send} isMany={false} />}
-      {source && <DropZone send={send} isMany={false} isSmall />}
+      {source && <Chosen source={source} isShownBelow={isShownBelow} />}
+      <div class="row">
+        <DropZone send={send} isMany={false} isSmall={source !== undefined} />
+        {source && (
+          <button type="button" class="button small quiet" onClick={() => state.setSources([])}>
+            Remove
+          </button>
+        )}
+        <Undo />
+      </div>
       <UploadState uploading={uploading} problem={problem} />
     </div>
   )
@@ -140,9 +145,18 @@ export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
   )
 }
 
-function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
+/** Brings back the sources that were replaced or removed last. */
+export function Undo() {
   const { state } = useRoom()
-  const before = state.earlier.value.at(-1)
+  if (state.earlier.value.length === 0) return null
+  return (
+    <button type="button" class="button small" onClick={state.undo}>
+      <Icon name="back" size={16} /> Previous input
+    </button>
+  )
+}
+
+function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
   const facts = [
     source.width !== null && source.height !== null && `${source.width} × ${source.height}`,
     source.durationMs !== null && lengthInWords(source.durationMs),
@@ -150,7 +164,7 @@ function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolea
   return (
     <div class="source">
       {!isShownBelow && (
-        <div class="source-media checkered">
+        <div class={source.isTransparent ? 'source-media checkered' : 'source-media'}>
           {familyOf(source.type) === 'image' ? (
             <img src={source.url} alt={`Source: ${source.name}`} />
           ) : (
@@ -159,34 +173,10 @@ function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolea
         </div>
       )}
       <div class="source-text">
-        <p class="clip" title={source.name}>
+        <p class="clip source-name" tabIndex={-1} title={source.name}>
           <strong>{source.name}</strong>
         </p>
         <p class="muted">{facts.join(' · ')}</p>
-      </div>
-      <div class="row">
-        {before && (
-          <button
-            type="button"
-            class="button small"
-            onClick={() => {
-              state.sources.value = before
-              state.earlier.value = state.earlier.value.slice(0, -1)
-            }}
-          >
-            <Icon name="back" size={16} /> Back to the previous input
-          </button>
-        )}
-        <button
-          type="button"
-          class="button small quiet"
-          onClick={() => {
-            state.sources.value = []
-            state.earlier.value = []
-          }}
-        >
-          Remove
-        </button>
       </div>
     </div>
   )

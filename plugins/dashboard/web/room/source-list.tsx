@@ -1,20 +1,20 @@
 /** The sources of a merge in their order. */
 import { Icon } from '../components/icon.tsx'
 import { useRoom } from './room-state.ts'
-import { DropZone, UploadState, useUploads } from './source-input.tsx'
+import { DropZone, Undo, UploadState, useUploads } from './source-input.tsx'
 import { familyOf, lengthInWords } from './labels.ts'
 
 export function SourceList() {
   const { state } = useRoom()
   const sources = state.sources.value
-  const { uploading, problem, send } = useUploads((added) => (state.sources.value = [...state.sources.value, added]))
+  const { uploading, problem, send } = useUploads((added) => state.setSources([...state.sources.value, added]))
 
   function move(from: number, to: number): void {
     const next = [...sources]
     const [moved] = next.splice(from, 1)
     if (!moved) return
     next.splice(to, 0, moved)
-    state.sources.value = next
+    state.setSources(next)
   }
 
   return (
@@ -23,7 +23,7 @@ export function SourceList() {
         {sources.map(({ url, name, type, durationMs }, at) => (
           <li key={`${url} ${at}`}>
             <Icon name={familyOf(type) === 'video' ? 'video' : 'music'} />
-            <span class="clip">
+            <span class="clip source-name" tabIndex={-1} title={name}>
               {at + 1}. {name}
             </span>
             {durationMs !== null && <span class="muted">{lengthInWords(durationMs)}</span>}
@@ -50,7 +50,7 @@ export function SourceList() {
                 type="button"
                 class="button small quiet"
                 aria-label={`Remove ${name}`}
-                onClick={() => (state.sources.value = sources.filter((_, other) => other !== at))}
+                onClick={() => state.setSources(sources.filter((_, other) => other !== at))}
               >
                 <Icon name="close" size={16} />
               </button>
@@ -58,8 +58,11 @@ export function SourceList() {
           </li>
         ))}
       </ol>
-      <p class="hint">Add results by “Add” in the gallery, or files of your own.</p>
-      <DropZone send={send} isMany isSmall />
+      <p class="hint">Add results of the gallery, or files of your own.</p>
+      <div class="row">
+        <DropZone send={send} isMany isSmall />
+        <Undo />
+      </div>
       <UploadState uploading={uploading} problem={problem} />
     </div>
   )

@@ -1,32 +1,25 @@
 /** The task that was started or chosen last: its progress, why it failed, or what it made. */
 import { useState } from 'preact/hooks'
-import { cancelTask, downloadOf, isFinal, urlOf, type Task } from '../api/tasks.ts'
+import { cancelTask, downloadOf, isFinal, taskKind, urlOf, type Task } from '../api/tasks.ts'
 import { CopyButton } from '../components/copy.tsx'
+import { Dialog } from '../components/dialog.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Notice } from '../components/states.tsx'
 import { toastError } from '../components/toasts.tsx'
-import { bytes, day, money } from '../format.ts'
+import { bytes, day, label, money } from '../format.ts'
 import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
-import { sourceOf } from './media-api.ts'
-import { EMPTY_DRAFT, useRoom } from './room-state.ts'
-import { adviceOf, familyOf, lengthInWords, nameOf, wordsOf } from './labels.ts'
+import { Ideas } from './ideas.tsx'
+import { adviceOf, familyOf, iconOf, lengthInWords, nameOf } from './labels.ts'
+import { isTransparent, sourceOf } from './media-api.ts'
+import { EMPTY_DRAFT, isJoining, useAsInput, useRoom } from './room-state.ts'
 
 export function Stage() {
   const { state } = useRoom()
   const task = state.current.value
   return (
     <section class="card room-stage" aria-label="Result" aria-live="polite" aria-busy={task !== null && !isFinal(task)}>
-      {task === null ? (
-        <Empty icon="spark" title="Your result appears here">
-          {state.mode.value === 'make'
-            ? 'Choose what to make, write a prompt and press Create.'
-            : 'Choose a source and an operation, and press Run.'}{' '}
-          You see the price before anything is spent.
-        </Empty>
-      ) : (
-        <Shown key={task.id} task={task} />
-      )}
+      {task === null ? <Ideas /> : <Shown key={task.id} task={task} />}
     </section>
   )
 }
@@ -40,7 +33,7 @@ function Shown({ task }: { task: Task }) {
 function UnderWay({ task }: { task: Task }) {
   const { state } = useRoom()
   const [isCanceling, setCanceling] = useState(false)
-  const words = wordsOf(task.kind ?? task.operation ?? '')
+  const kind = taskKind(task)
   const isQueued = task.status === 'queued'
   const where = isQueued
     ? task.queue_position === null || task.queue_position <= 1
@@ -55,11 +48,11 @@ function UnderWay({ task }: { task: Task }) {
   return (
     <div class="underway">
       <div class="orb" aria-hidden="true">
-        <Icon name={words.icon} size={34} />
+        <Icon name={iconOf(kind)} size={34} />
       </div>
-      <h2>{words.name}</h2>
-      <p class="muted clip-3 break">{task.prompt || words.does}</p>
-      <progress class="bar" max={100} {...(isQueued ? {} : { value: task.progress })} aria-label={`Progress of ${words.name}`} />
+      <h2>{label(kind)}</h2>
+      <p class="muted clip-3 break">{nameOf(task)}</p>
+      <progress class="bar" max={100} {...(isQueued ? {} : { value: task.progress })} aria-label={`Progress of ${label(kind)}`} />
       <p>
         {where}
         {!isQueued && task.progress > 0 && <> · {task.progress}%</>} <span class="muted">· {money(task.estimated_cost)} held</span>
@@ -98,9 +91,10 @@ function Ended({ task }: { task: Task }) {
 }
 
 function Finished({ task }: { task: Task }) {
-  const { state } = useRoom()
+  const room = useRoom()
   const { result } = task
   if (!result) return null
+  const source = sourceOf(task, result, nameOf(task))
   const url = urlOf(result)
   const before = beforeOf(task)
   const facts = [
@@ -113,9 +107,9 @@ function Finished({ task }: { task: Task }) {
   return (
     <div class="stack">
       {before !== null ? (
-        <Compare before={before} after={url} name={nameOf(task)} />
+        <Compare before={before} after={url} name={nameOf(task)} isTransparent={isTransparent(task)} />
       ) : (
-        <Player url={url} type={result.content_type} name={nameOf(task)} />
+        <Player url={url} type={result.content_type} name={nameOf(task)} isTransparent={isTransparent(task)} />
       )}
       <div>
         <h2 class="clip-3 break">{nameOf(task)}</h2>
@@ -125,10 +119,11 @@ function Finished({ task }: { task: Task }) {
         <a class="button primary" href={downloadOf(task, result)} download>
           <Icon name="download" size={18} /> Download
         </a>
-        <button type="button" class="button" onClick={() => state.useAsInput(sourceOf(result, nameOf(task)))}>
-          <Icon name="spark" size={18} /> Use as input
+        <button type="button" class="button" onClick={() => useAsInput(room, source)}>
+          <Icon name="spark" size={18} /> {isJoining(room, source) ? 'Add to the merge' : 'Use as input'}
         </button>
         {task.object === 'generation' && <ReusePrompt task={task} />}
+        {familyOf(result.content_type) === 'image' && <Zoom url={url} name={nameOf(task)} />}
         <CopyButton text={url} label="Copy link" isSmall={false} />
         <a class="button quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
           Details
@@ -158,10 +153,31 @@ function ReusePrompt({ task }: { task: Task }) {
   )
 }
 
-export function Player({ url, type, name }: { url: string; type: string; name: string }) {
+/** The picture pixel by pixel, to move around in. */
+function Zoom({ url, name }: { url: string; name: string }) {
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <>
+      <button type="button" class="button" onClick={() => setOpen(true)}>
+        <Icon name="eye" size={18} /> Zoom
+      </button>
+      {isOpen && (
+        <Dialog title={name} close={() => setOpen(false)} wide>
+          <div class="zoom" tabIndex={0} role="region" aria-label="Picture in its full size">
+            <img src={url} alt={name} />
+          </div>
+        </Dialog>
+      )}
+    </>
+  )
+}
+
+type PlayerProps = { url: string; type: string; name: string; isTransparent?: boolean }
+
+export function Player({ url, type, name, isTransparent: hasGround = false }: PlayerProps) {
   const family = familyOf(type)
   return (
-    <div class={`room-media ${family}`}>
+    <div class={`room-media ${family} ${hasGround ? 'checkered' : ''}`}>
       {family === 'image' && <img src={url} alt={name} decoding="async" />}
       {family === 'video' && <video src={url} controls loop playsInline preload="metadata" aria-label={name} />}
       {family === 'audio' && (

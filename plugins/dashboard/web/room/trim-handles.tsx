@@ -73,9 +73,6 @@ export function TrimHandles({ edit, set, source }: Props) {
           {edit.start.toFixed(1)} s to {end.toFixed(1)} s: {(end - edit.start).toFixed(1)} s stay
         </output>
       </div>
-      <label class="check">
-        <input type="checkbox" checked={edit.isFast} onChange={(event) => set({ isFast: event.currentTarget.checked })} /> Fast, at the key frame before
-      </label>
     </div>
   )
 }
