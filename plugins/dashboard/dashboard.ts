@@ -18,7 +18,7 @@ import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, sessionOf, type SessionRequest } from './sessions.ts'
 import { refuseOtherTenants } from './shown-tenant.ts'
-import { styleRoute } from './sign-in-page.ts'
+import { iconRoute, styleRoute } from './sign-in-page.ts'
 import { usageRoutes } from './usage-routes.ts'
 
 declare module 'fastify' {
@@ -54,6 +54,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
     if (!(request.headers.accept ?? '').includes('text/html')) throw new Failure('not_found')
     return reply.headers({ 'cache-control': 'no-store', vary: 'accept' }).redirect('/dashboard/', 302)
   })
+  iconRoute(app)
   await app.register(
     async (pages) => {
       securityHeaders(pages, mode)

@@ -1,5 +1,5 @@
 /**
- * `/dashboard/api/keys`: list, issue, reveal, rotate, suspend, resume, revoke. The dashboard is one more author of ApiKeys: it changes the
+ * `/dashboard/api/keys`: list, issue, reveal, rotate, limit, suspend, resume, revoke. The dashboard is one more author of ApiKeys: it changes the
  * resource, and the controller does the rest. Every change names the revision that the person has seen.
  */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
@@ -24,6 +24,11 @@ const NewKey = Type.Object(
   { additionalProperties: false },
 )
 const Edit = Type.Object({ revision: Type.String({ pattern: FIELD_PATTERNS.keyRevision.pattern }) }, { additionalProperties: false })
+
+const LimitEdit = Type.Object(
+  { revision: Type.String({ pattern: FIELD_PATTERNS.keyRevision.pattern }), limit: Type.Union([Limit, Type.Null()]) },
+  { additionalProperties: false },
+)
 
 const STATES = { suspend: 'Suspended', resume: 'Active', revoke: 'Revoked' } as const
 
@@ -111,6 +116,9 @@ export function keyRoutes(app: FastifyInstance): void {
 
   routes.post('/keys/:name/rotate', { schema: { params: Params, body: Edit } }, async (request) =>
     change(request, request.params.name, request.body.revision, ({ rotationRevision }) => ({ rotationRevision: rotationRevision + 1 })),
+  )
+  routes.post('/keys/:name/limit', { schema: { params: Params, body: LimitEdit } }, async (request) =>
+    change(request, request.params.name, request.body.revision, () => ({ limit: request.body.limit && specLimit(request.body.limit) })),
   )
   for (const [action, state] of Object.entries(STATES)) {
     routes.post(`/keys/:name/${action}`, { schema: { params: Params, body: Edit } }, async (request) =>

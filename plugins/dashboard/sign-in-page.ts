@@ -28,12 +28,20 @@ export function sendPage(reply: FastifyReply, status: number, { title, sentence,
     .code(status)
     .headers({ 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store' })
     .send(
-      `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(title)} · Tollgate</title><link rel="stylesheet" href="/dashboard/sign-in.css"></head>` +
+      `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(`${title} · ${reply.server.config.BRAND}`)}</title><link rel="stylesheet" href="/dashboard/sign-in.css"></head>` +
         `<body><main>${LOGO}<h1>${escaped(title)}</h1><p>${escaped(sentence)}</p>${action}</main></body></html>`,
     )
 }
 
 export const SIGN_IN_AGAIN = { href: '/dashboard/sign-in', text: 'Sign in again' }
+
+/** The icon of every page of this service that names none; browsers ask for it at the root. */
+export function iconRoute(app: FastifyInstance): void {
+  const icon = LOGO.replace('<svg', '<svg xmlns="http://www.w3.org/2000/svg"')
+  app.get('/favicon.ico', { exposeHeadRoute: false }, async (_request, reply) =>
+    reply.headers({ 'content-type': 'image/svg+xml', 'cache-control': 'public, max-age=86400' }).send(icon),
+  )
+}
 
 /** Serves the stylesheet: the content security policy allows none inside a page. */
 export function styleRoute(app: FastifyInstance): void {

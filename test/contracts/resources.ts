@@ -241,7 +241,7 @@ const authoring: Promises<Place> = {
     t.match(resources.get(ci(place)), { metadata: { generation: 1 }, spec: { planRef: { name: 'coder' }, secretName: 'ci-key', state: 'Active', rotationRevision: 0 } })
   },
 
-  'a key that is rotated or revoked is changed in that alone, and one that is not there is not': async (t, place) => {
+  'a key that is rotated, limited or revoked is changed in that alone, and one that is not there is not': async (t, place) => {
     await place.declare(apiKey('ci', 'coder', { secretName: 'ci-key', limit: { weeklyTokens: 5 } }))
     const { resources } = await watching(place)
     const named = { namespace: place.namespace('acme'), name: 'ci' }
@@ -252,10 +252,15 @@ const authoring: Promises<Place> = {
       t.match(resources.get(ci(place)), { metadata: { uid: before.metadata.uid, generation: 1 + revision } })
       t.same(keyOf(resources, ci(place)).spec, { ...before.spec, rotationRevision: revision })
     }
+    for (const limit of [{ weeklyTokens: 7 }, null]) {
+      t.same(await resources.changeKey(named, { limit }), { outcome: 'changed' })
+      await place.settle()
+      t.same(keyOf(resources, ci(place)).spec.limit, limit ?? undefined)
+    }
     for (const _ of ['first', 'again']) {
       t.same(await resources.changeKey(named, { state: 'Revoked' }), { outcome: 'changed' })
       await place.settle()
-      t.match(resources.get(ci(place)), { metadata: { generation: 4 }, spec: { state: 'Revoked', rotationRevision: 2 } })
+      t.match(resources.get(ci(place)), { metadata: { generation: 6 }, spec: { state: 'Revoked', rotationRevision: 2 } })
     }
     for (const other of [{ ...named, name: 'other' }, { ...named, namespace: place.namespace('globex') }]) {
       t.equal(await resources.changeKey(other, { rotationRevision: 1 }), null)

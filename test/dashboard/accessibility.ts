@@ -24,8 +24,8 @@ export async function accessibilityTests(t: Test, dashboard: Dashboard): Promise
       await page.getByText('History', { exact: true }).waitFor()
       t.same(await violations(page), [], 'a task')
       await page.goto(`${dashboard.process.url}/dashboard/keys`)
-      for (const name of ['Issue a key', 'Rotate', 'Revoke']) {
-        await page.getByRole('button', { name, exact: true }).first().click()
+      for (const name of ['Issue a key', 'Rotate coding', 'Limit of coding', 'Revoke coding']) {
+        await page.getByRole('button', { name, exact: true }).click()
         await page.getByRole('dialog').waitFor()
         t.same(await violations(page), [], `the dialog ${name}`)
         await page.keyboard.press('Escape')

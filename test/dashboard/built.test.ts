@@ -44,11 +44,12 @@ t.test('each configuration that the page shows is that of docs/clients, to the l
   }
 })
 
-t.test('a configuration has the address and the key in place of the example', async (t) => {
+t.test('a configuration has the address, the key and the brand in place of those of the example', async (t) => {
   for (const client of CLIENTS) {
-    const text = partsFor(client, 'https://gate.example', 'svc_live_mine').map((part) => part.text).join('\n')
+    const text = partsFor(client, 'https://gate.example', 'Acme', 'svc_live_mine').map((part) => part.text).join('\n')
     t.notOk(text.includes(DOC_ADDRESS) || text.includes(DOC_KEY), client.id)
     t.ok(text.includes('https://gate.example') && text.includes('svc_live_mine'), client.id)
+    t.notMatch(text, /tollgate|SVC_API_KEY/i, `${client.id}: the names are those of the service`)
   }
 })
 

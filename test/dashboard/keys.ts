@@ -24,12 +24,14 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
   const statusOf = async (key: string) => (await fetch(`${dashboard.process.url}/v1/usage`, { headers: { authorization: `Bearer ${key}` } })).status
 
   await inPage(t, dashboard, 'a key is issued, revealed, used, rotated with an overlap, suspended, resumed, and revoked for good', { path: '/keys' }, async (page, t) => {
-    await issue(page, 'robot')
     t.notOk((await page.content()).match(/svc_live_\w{20}/), 'no secret is in the page before somebody reveals one')
-    const first = await reveal(page, 'robot')
+    await issue(page, 'robot')
+    await card(page, 'robot').getByRole('button', { name: 'Copy key' }).waitFor()
+    t.equal(await page.getByLabel('Key', { exact: true }).inputValue(), 'robot', 'the new key is revealed, and the one to use')
+    const first = (await card(page, 'robot').locator('.secret code').textContent()) ?? ''
     t.equal(await statusOf(first), 200)
 
-    await card(page, 'robot').getByRole('button', { name: 'Rotate' }).click()
+    await card(page, 'robot').getByRole('button', { name: 'Rotate robot' }).click()
     await page.getByRole('dialog').getByText('The present key still works for 1 h').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Rotate', exact: true }).click()
     await card(page, 'robot').getByText('The key before the rotation still works').waitFor()
@@ -37,17 +39,33 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.not(second, first)
     t.same([await statusOf(first), await statusOf(second)], [200, 200], 'both work during the overlap')
 
-    await card(page, 'robot').getByRole('button', { name: 'Suspend' }).click()
+    await card(page, 'robot').getByRole('button', { name: 'Limit of robot' }).click()
+    const limit = page.getByRole('dialog', { name: 'Limit of robot' })
+    await limit.getByLabel('Limit (optional)').fill('20000')
+    await limit.getByRole('button', { name: 'Save' }).click()
+    await card(page, 'robot').getByText('20K tokens a week').waitFor()
+    await card(page, 'robot').getByRole('button', { name: 'Limit of robot' }).click()
+    await limit.getByLabel('Limit (optional)').fill('')
+    await limit.getByRole('button', { name: 'Save' }).click()
+    await card(page, 'robot').locator('.fact', { hasText: 'Limit' }).getByText('none').waitFor()
+
+    await card(page, 'robot').getByRole('button', { name: 'Hide' }).press('Enter')
+    await page.waitForFunction('document.activeElement?.getAttribute("aria-label") === "Reveal robot"')
+    await page.getByRole('button', { name: 'Reveal robot' }).press('Enter')
+    await page.waitForFunction('document.activeElement?.textContent.includes("Copy key")')
+    await card(page, 'robot').getByRole('button', { name: 'Suspend robot' }).press('Enter')
     await page.getByRole('dialog').getByRole('button', { name: 'Suspend', exact: true }).click()
     await card(page, 'robot').getByText('Suspended', { exact: true }).waitFor()
+    await page.waitForFunction('document.activeElement?.closest("li.key") !== null')
     t.notOk((await page.content()).includes(second), 'a suspended key is not shown')
     await until('the refusal of the suspended key', async () => (await statusOf(second)) !== 200)
 
-    await card(page, 'robot').getByRole('button', { name: 'Resume' }).click()
+    await card(page, 'robot').getByRole('button', { name: 'Resume robot' }).press('Enter')
     await card(page, 'robot').getByText('Active', { exact: true }).waitFor()
+    await page.waitForFunction('document.activeElement?.closest("li.key") !== null')
     await until('the key to work again', async () => (await statusOf(second)) === 200)
 
-    await card(page, 'robot').getByRole('button', { name: 'Revoke' }).click()
+    await card(page, 'robot').getByRole('button', { name: 'Revoke robot' }).click()
     const confirm = page.getByRole('dialog').getByRole('button', { name: 'Revoke for good' })
     t.ok(await confirm.isDisabled(), 'only a typed confirmation revokes')
     await page.getByRole('dialog').getByRole('textbox').fill('robo')
@@ -79,7 +97,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     const clients = page.locator('.clients')
     await page.getByLabel('Client', { exact: true }).selectOption('codex')
     t.match(await clients.textContent(), `base_url = "${dashboard.process.url}/v1"`)
-    t.match(await clients.textContent(), 'export TOLLGATE_API_KEY=svc_live_…')
+    t.match(await clients.textContent(), 'export SVC_CODING_API_KEY=svc_live_…')
     const key = await reveal(page, 'coding')
     await page.getByLabel('Key', { exact: true }).selectOption('coding')
     for (const label of await page.getByLabel('Client', { exact: true }).locator('option').allTextContents()) {
@@ -93,7 +111,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.goto(`${dashboard.process.url}/dashboard/keys`)
     await card(page, 'coding').waitFor()
     t.notOk((await page.content()).includes(key), 'it is gone after a reload')
-    t.same(await page.evaluate('[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]'), ['{}', '{}'])
+    t.same(await page.evaluate('[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]'), ['{"tenant":"demo"}', '{}'])
     t.notOk(dashboard.process.log.some((line) => line.includes(key)), 'and in no log')
   })
 
@@ -101,7 +119,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.route('**/api/keys/coding/suspend', async (route) => {
       await route.continue({ postData: JSON.stringify({ revision: `${(JSON.parse(route.request().postData() ?? '{}') as { revision: string }).revision.split('.')[0]}.999` }) })
     })
-    await card(page, 'coding').getByRole('button', { name: 'Suspend' }).click()
+    await card(page, 'coding').getByRole('button', { name: 'Suspend coding' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Suspend', exact: true }).click()
     await page.getByText('was changed elsewhere').waitFor()
     await card(page, 'coding').getByText('Active', { exact: true }).waitFor()

@@ -101,29 +101,33 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('The service is not available').waitFor({ state: 'detached' })
   })
 
-  await inPage(t, dashboard, 'an answer that never comes and one that is wrong are states of the page with a way on', {}, async (page) => {
+  await inPage(t, dashboard, 'an answer that never comes and one that is wrong are states of the page with a way on, and the page reads again by itself once the server answers', {}, async (page) => {
     await page.route('**/api/media/generations**', (route) => route.abort())
     await page.getByRole('link', { name: /^Tasks/ }).click()
     await page.getByText('No connection').waitFor()
+    await page.getByRole('button', { name: 'Try again' }).waitFor()
     await page.unroute('**/api/media/generations**')
-    await page.getByRole('button', { name: 'Try again' }).click()
     await page.getByRole('table', { name: 'Tasks, newest first' }).waitFor()
     await page.goto(`${dashboard.process.url}/dashboard/tasks/no-such-task`)
     await page.getByText('There is no such task').waitFor()
   })
 
-  await inPage(t, dashboard, 'an unknown address says so and leads home; signed out it leads to sign-in, and the link then to where the person wanted to go', { path: '/keys/none?from=mail' }, async (page, t) => {
+  await inPage(t, dashboard, 'an unknown address says so and leads home; signed out it leads to sign-in, and the link then to where the person wanted to go, as the same tenant', { path: '/keys/none?from=mail' }, async (page, t) => {
     await page.getByRole('heading', { level: 1, name: 'Not found' }).waitFor()
     t.match(await page.title(), /^Not found/)
     await page.getByRole('main').getByRole('link', { name: 'Home' }).click()
     await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor()
+    await page.getByLabel('Tenant').selectOption('research')
+    await page.getByRole('heading', { name: /^Research/ }).waitFor()
     await page.context().clearCookies()
-    await page.goto(`${dashboard.process.url}/dashboard/usage/coding?plan=demo-coding`)
+    await page.goto(`${dashboard.process.url}/dashboard/usage/coding?plan=coder`)
     await page.getByRole('link', { name: 'Sign in' }).click()
     await page.getByText('Open the sign-in link that the program printed').waitFor()
     await page.goto(signInLink(dashboard.process))
     await page.getByRole('heading', { level: 1, name: 'Coding usage' }).waitFor()
-    t.match(page.url(), /\/dashboard\/usage\/coding\?plan=demo-coding$/)
+    t.match(page.url(), /\/dashboard\/usage\/coding\?plan=coder$/)
+    t.equal(await page.getByLabel('Tenant').inputValue(), 'research', 'and to the tenant they acted for')
+    t.match((await page.request.get(`${dashboard.process.url}/favicon.ico`)).headers(), { 'content-type': 'image/svg+xml' })
   })
 
   await inPage(t, dashboard, 'sign-out ends the session: Back shows no page of it, and every browser tab that asks is signed out', { path: '/keys' }, async (page, t) => {

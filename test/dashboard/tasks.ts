@@ -38,7 +38,7 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('<i>42</i>').waitFor()
     await historyOf(page).nth(6).waitFor()
     t.same(await historyOf(page).locator('strong').allTextContents(), ['Created', 'Held', 'Queued', 'First run began', 'Charged', 'Completed', 'Webhook sent'])
-    t.same(await historyOf(page).locator('span').allTextContents(), ['0.04 of the allowance', '0.04', 'task.completed, attempt 1: 500'])
+    t.same(await historyOf(page).locator('span').allTextContents(), ['0.04 credits of the allowance', '0.04 credits', 'task.completed, attempt 1: 500'])
     await page.locator('.fact', { hasText: 'Charged' }).getByText('0.04').waitFor()
     const image = page.getByRole('img', { name: 'The image that the task made' })
     await image.waitFor()

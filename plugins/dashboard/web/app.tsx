@@ -55,7 +55,7 @@ function CurrentPage() {
       (page) => isCurrent && setShown({ path, page }),
       () => isCurrent && setError(new Error('This page was replaced by a newer one. Reload to get it.')),
     )
-    document.title = `${route?.title ?? 'Not found'} · ${session.value?.brand ?? 'Tollgate'}`
+    document.title = `${route?.title ?? 'Not found'}${session.value ? ` · ${session.value.brand}` : ''}`
     return () => void (isCurrent = false)
   }, [path])
   useFocusOnHeading(shown?.path)

@@ -1,5 +1,6 @@
 import { render } from 'preact'
 import { App } from './app.tsx'
+import { keepFocus } from './focus-keeper.ts'
 import { applyTheme } from './theme.ts'
 // In the order of the cascade; a component's or page's sheet has its name.
 import './styles/tokens.css'
@@ -22,5 +23,6 @@ import './pages/usage/usage.css'
 import './pages/tasks/tasks.css'
 
 applyTheme()
+keepFocus()
 const root = document.getElementById('app')
 if (root) render(<App />, root)

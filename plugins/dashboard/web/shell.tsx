@@ -79,7 +79,7 @@ function Brand() {
   return (
     <a class="brand" href={hrefOf('/')}>
       <Logo />
-      <span>{session.value?.brand ?? 'Tollgate'}</span>
+      <span>{session.value?.brand ?? ''}</span>
     </a>
   )
 }

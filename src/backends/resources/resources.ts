@@ -136,8 +136,8 @@ type Declined = { outcome: 'refused'; faults: string[] } | { outcome: 'forbidden
 export type IssuedKey = { outcome: 'created' } | { outcome: 'exists' } | Declined
 /** `conflict`: it is not what the author has seen, and was not changed. Null when the key does not exist. */
 export type ChangedKey = { outcome: 'changed' | 'conflict' } | Declined | null
-/** One field of an ApiKey's spec. A rotation raises the revision by 1. */
-export type KeyEdit = Pick<ApiKeySpec, 'state'> | Pick<ApiKeySpec, 'rotationRevision'>
+/** One field of an ApiKey's spec. A rotation raises the revision by 1; `limit: null` removes the limit. */
+export type KeyEdit = Pick<ApiKeySpec, 'state'> | Pick<ApiKeySpec, 'rotationRevision'> | { limit: NonNullable<ApiKeySpec['limit']> | null }
 /** An ApiKey as its author has seen it last. The generation rises with every change of the spec. */
 export type SeenKey = Pick<Metadata, 'uid' | 'generation'>
 /** An ApiKey as the source has it now, and its status if the controller has written one. */

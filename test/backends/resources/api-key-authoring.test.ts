@@ -14,7 +14,8 @@ const isCi = (value: unknown) => (value as { metadata?: { name?: string } } | nu
 t.test('an edit changes one field and leaves every other byte as it is', (t) => {
   const raise = { name: 'rotationRevision', value: 1 }
   const revoke = { name: 'state', value: 'Revoked' }
-  const rows: [what: string, field: typeof raise | typeof revoke, before: string, after: string][] = [
+  const limit = { name: 'limit', value: { weeklyTokens: 9 } }
+  const rows: [what: string, field: typeof raise | typeof revoke | typeof limit, before: string, after: string][] = [
     ['an existing value', raise, 'metadata: { name: ci }\nspec:\n  rotationRevision: 0   # up to date\n  state: Active\n', 'metadata: { name: ci }\nspec:\n  rotationRevision: 1   # up to date\n  state: Active\n'],
     ['a missing value', raise, 'metadata: { name: ci }\nspec:\n    # whose\n    planRef: { name:   coder }\n', 'metadata: { name: ci }\nspec:\n    # whose\n    rotationRevision: 1\n    planRef: { name:   coder }\n'],
     ['a flow mapping', revoke, 'metadata: {name: ci}\nspec: {planRef: {name: coder}} # end', 'metadata: {name: ci}\nspec: {state: Revoked, planRef: {name: coder}} # end'],
@@ -24,11 +25,24 @@ t.test('an edit changes one field and leaves every other byte as it is', (t) => 
     ['JSON', raise, '{\n\t"metadata": {"name": "ci"},\n\t"spec": {"planRef": {"name": "coder"}}\n}', '{\n\t"metadata": {"name": "ci"},\n\t"spec": {"rotationRevision": 1, "planRef": {"name": "coder"}}\n}'],
     ['lines that end with CR LF', revoke, 'metadata: {name: ci}\r\nspec:\r\n  planRef: {name: coder}\r\n', 'metadata: {name: ci}\r\nspec:\r\n  state: Revoked\r\n  planRef: {name: coder}\r\n'],
     ['another document', raise, '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 0\n...\n---\nmetadata: {name: third}\n', '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 1\n...\n---\nmetadata: {name: third}\n'],
+    ['a missing mapping', limit, 'metadata: {name: ci}\nspec:\n  planRef: {name: coder}\n', 'metadata: {name: ci}\nspec:\n  limit: {"weeklyTokens":9}\n  planRef: {name: coder}\n'],
+    ['a mapping in braces', limit, 'metadata: {name: ci}\nspec:\n  limit: { weeklyTokens: 5 } # half\n  state: Active\n', 'metadata: {name: ci}\nspec:\n  limit: {"weeklyTokens":9} # half\n  state: Active\n'],
+    ['a mapping in lines', limit, 'metadata: {name: ci}\nspec:\n  limit:\n    weeklyTokens: 5\n  state: Active\n', 'metadata: {name: ci}\nspec:\n  limit:\n    {"weeklyTokens":9}\n  state: Active\n'],
     ['an alias of something else', revoke, 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: *s\n', 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: Revoked\n'],
   ]
   for (const [what, field, before, after] of rows) {
     t.match(editSpec(before, isCi, field), { outcome: 'edited', document: { metadata: { name: 'ci' }, spec: { [field.name]: field.value } } }, what)
     t.equal((editSpec(before, isCi, field) as { text?: string }).text, after, what)
+  }
+  const removed = (text: string) => editSpec(text, isCi, { name: 'limit', value: null })
+  for (const spec of ['  limit: { weeklyTokens: 5 } # half\n', '  limit:\n    weeklyTokens: 5\n']) {
+    for (const [first, last] of [['  state: Active\n', ''], ['', '  state: Active # here\n']]) {
+      t.match(removed(`metadata: {name: ci}\nspec:\n${first}${spec}${last}`), { outcome: 'edited', text: `metadata: {name: ci}\nspec:\n${first}${last}` }, 'a mapping that is removed')
+    }
+  }
+  t.match(removed('metadata: {name: ci}\nspec: {state: Active}\n'), { outcome: 'unchanged' })
+  for (const spec of ['{limit: {weeklyTokens: 5}, state: Active}', '{state: Active, limit: {weeklyTokens: 5}}']) {
+    t.match(removed(`metadata: {name: ci}\nspec: ${spec}\n`), { text: 'metadata: {name: ci}\nspec: {state: Active}\n' }, spec)
   }
   t.same(editSpec('metadata: {name: ci}\nspec: {state: Revoked}\n', isCi, revoke), { outcome: 'unchanged', document: { metadata: { name: 'ci' }, spec: { state: 'Revoked' } } })
   const impossible = ['metadata: {name: other}\nspec: {state: Active}\n', 'metadata: {name: ci}\nspec: &a\n  state: &s Active\nx: *s\n', 'y: &a {state: Active}\nmetadata: {name: ci}\nspec: *a\n', '']

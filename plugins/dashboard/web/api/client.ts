@@ -81,7 +81,7 @@ export async function api<Answer>(path: string, { method = 'GET', body, query, h
   } catch (error) {
     if (abort?.aborted) throw error
     outage.value = 'unreachable'
-    throw new Problem(0, 'unreachable', 'Tollgate does not answer. The page tries again by itself.')
+    throw new Problem(0, 'unreachable', 'The service does not answer. The page tries again by itself.')
   }
   setClock(response.headers.get('date'))
   outage.value = response.status === 503 ? 'unavailable' : null

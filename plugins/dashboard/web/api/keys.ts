@@ -36,5 +36,8 @@ export const issueKey = (key: NewKey): Promise<Key> => api('/keys', { method: 'P
 /** Rotates, suspends, resumes or revokes a key in the revision that the person has seen. Rejects when it has changed since. */
 export const changeKey = ({ name, revision }: Key, change: KeyChange): Promise<Key> =>
   api(`${of(name)}/${change}`, { method: 'POST', body: { revision } })
+/** Sets the limit of a key, or removes it. Rejects as `changeKey`. */
+export const limitKey = ({ name, revision }: Key, limit: KeyLimit | null): Promise<Key> =>
+  api(`${of(name)}/limit`, { method: 'POST', body: { revision, limit } })
 /** The newest key itself. */
 export const revealKey = async (name: string): Promise<string> => (await api<{ key: string }>(`${of(name)}/reveal`, { method: 'POST' })).key

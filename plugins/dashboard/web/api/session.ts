@@ -2,7 +2,11 @@
 import { signal } from '@preact/signals'
 import { toast } from '../components/toasts.tsx'
 import { api, shownTenant, signedOut, tenantRefusals } from './client.ts'
+import { forgetPerson, rememberTenant, tenantBefore } from './last-tenant.ts'
 import { forgetPlans } from './plans.ts'
+
+/** Drafts are under this and the ids of person and tenant. */
+export const DRAFTS = 'room-draft:'
 
 export type Session = {
   user: { id: string; name: string }
@@ -29,11 +33,15 @@ function take(next: Session): void {
   if (next.tenant !== shownTenant.value) forgetPlans()
   shownTenant.value = next.tenant
   session.value = next
+  rememberTenant(next.tenant)
 }
 
-/** Reads who is signed in. */
+/** Reads who is signed in. Who signed in again after their session had ended is where they were. */
 export async function loadSession(): Promise<void> {
-  take(await api<Session>('/session'))
+  const begun = await api<Session>('/session')
+  const before = tenantBefore()
+  if (before === null || before === begun.tenant || !begun.tenants.includes(before)) take(begun)
+  else await switchTenant(before)
 }
 
 /** Chooses one of the tenants that the person may act for. */
@@ -61,6 +69,7 @@ tenantRefusals.subscribe((times) => void (times > 0 && followSwitch()))
 export async function signOut(): Promise<void> {
   const ended = await api<{ end_session_url?: string } | undefined>('/sign-out', { method: 'POST' })
   session.value = null
+  forgetPerson(DRAFTS)
   signedOut.value = { reason: 'left' }
   if (ended?.end_session_url !== undefined) location.assign(ended.end_session_url)
 }

@@ -2,6 +2,7 @@
 import { useEffect, useMemo } from 'preact/hooks'
 import { signal, type ReadonlySignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
+import { outage } from '../api/client.ts'
 import { Failed, Loading } from './states.tsx'
 
 export type Loaded<T> = { state: 'loading'; data?: undefined } | { state: 'ready'; data: T } | { state: 'failed'; error: Error; data?: T }
@@ -18,7 +19,10 @@ export function useLoad<T>(loader: (abort: AbortSignal) => Promise<T>, inputs: u
     const again = () => document.visibilityState === 'visible' && load.repeat()
     const timer = everyMs === undefined ? null : setInterval(again, everyMs)
     document.addEventListener('visibilitychange', again)
+    // Whatever has failed is read again as soon as the server answers anything.
+    const answers = outage.subscribe((why) => void (why === null && load.value.peek().state === 'failed' && load.repeat()))
     return () => {
+      answers()
       if (timer !== null) clearInterval(timer)
       document.removeEventListener('visibilitychange', again)
       load.stop()

@@ -1,5 +1,7 @@
 /** Shown without a session: after sign-out, and when the session has ended. */
+import { useEffect } from 'preact/hooks'
 import { signedOut } from '../api/client.ts'
+import { noteEnd } from '../api/last-tenant.ts'
 import { Logo } from '../components/logo.tsx'
 import { here, hrefOf } from '../router.ts'
 
@@ -7,6 +9,7 @@ export function SignedOut() {
   const { path, query } = here.value
   const wanted = hrefOf(`${path}${query.size > 0 ? `?${query}` : ''}`)
   const left = signedOut.value?.reason === 'left'
+  useEffect(() => void (left || noteEnd()), [])
   return (
     <main class="alone">
       <div class="card sign-in">

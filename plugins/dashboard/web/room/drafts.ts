@@ -1,5 +1,5 @@
 /** What was typed in the AI Room and the task on its stage, in this browser until sign-out: a reload or an ended session loses nothing. */
-import { session } from '../api/session.ts'
+import { DRAFTS, session } from '../api/session.ts'
 import type { Task } from '../api/tasks.ts'
 import { serverTime } from '../clock.ts'
 import type { Source } from './media-api.ts'
@@ -14,8 +14,6 @@ export type Drafts = {
   /** The task on the stage. */
   shown?: Pick<Task, 'object' | 'id'>
 }
-
-export const DRAFTS = 'room-draft:'
 
 const keyOf = (): string => `${DRAFTS}${session.peek()?.user.id}:${session.peek()?.tenant}`
 

@@ -1,5 +1,5 @@
 /** Finished generations and operations as one list by time, from two lists that are read page by page. */
-import { isKept, KINDS, listTasks, type Collection, type Filter, type Task } from '../api/tasks.ts'
+import { isKept, listTasks, type KINDS, type Collection, type Filter, type Task } from '../api/tasks.ts'
 
 export type GalleryPages = { shown: Task[]; hasMore: boolean; next(): Promise<GalleryPages> }
 

@@ -1,5 +1,6 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
+import { outage } from '../api/client.ts'
 import { downloadOf, KINDS, urlOf, taskKind, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
 import { Segmented } from '../components/field.tsx'
@@ -36,6 +37,7 @@ export function Gallery() {
   // Somebody may be looking at the older ones.
   const readAgain = () => load(() => readGallery(shown, pages?.shown.length ?? 0))
   useEffect(() => void readAgain(), [ended])
+  useEffect(() => void (outage.value === null && error && readAgain()), [outage.value])
 
   return (
     <Card

@@ -30,7 +30,7 @@ function CodeDialog({ body, close }: { body: Body; close: () => void }) {
   const [language, setLanguage] = useState<Language>('curl')
   const keys = useLoad(listKeys, []).value.value.data?.data ?? []
   const key = keys.find((each) => each.plan === plan && each.state === 'Active')?.name ?? null
-  const variable = variableOf('media')
+  const variable = variableOf('media', session.value?.brand ?? '')
   return (
     <Dialog title="This request as code" close={close} wide>
       <Segmented label="Language" value={language} choices={LANGUAGES} choose={(value) => setLanguage(value as Language)} />

@@ -20,7 +20,7 @@ import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
 import { MAX_FILE_BYTES } from './manifest-parser.ts'
-import { editSpec } from './manifest-edit.ts'
+import { editSpec, type Field } from './manifest-edit.ts'
 import type { Statuses } from './status-files.ts'
 import { readRegular } from '../bounded-file.ts'
 import { YAML } from '../yaml.ts'
@@ -70,7 +70,8 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
 
   async function change(name: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey> {
     const ref: Ref = { kind: 'ApiKey', ...name }
-    const field = 'state' in edit ? { name: 'state', value: edit.state } : { name: 'rotationRevision', value: edit.rotationRevision }
+    const [[fieldName, value] = ['', null]] = Object.entries(edit) as [string, Field['value']][]
+    const field: Field = { name: fieldName, value }
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const file = declared.fileOf(ref)
       const present = declared.get(ref)?.metadata

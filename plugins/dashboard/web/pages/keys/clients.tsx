@@ -69,7 +69,7 @@ export function Clients({ keys }: { keys: Key[] }) {
       </div>
       {!secret && <Notice>Reveal {key.name} above, and its key is filled in here.</Notice>}
       <div class="stack">
-        {partsFor(client, session.value?.public_url ?? location.origin, secret).map(({ title, text }, at) => (
+        {partsFor(client, session.value?.public_url ?? location.origin, session.value?.brand ?? '', secret).map(({ title, text }, at) => (
           <Code key={`${client.id}${at}`} title={title} text={text} />
         ))}
       </div>

@@ -5,11 +5,10 @@ import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { DateInput, Field, NameInput, Select } from '../../components/field.tsx'
 import { hrefOf } from '../../router.ts'
+import { LimitField, limitFaults, limitOf } from './limit-field.tsx'
 
 /** A name of a Kubernetes resource that is also a label. */
 const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
-const MONEY = /^\d{1,12}(\.\d{1,6})?$/
-const TOKENS = /^[1-9]\d{0,14}$/
 
 type Draft = { name: string; plan: string; limit: string; expires: string }
 type Faults = { name?: string; limit?: string; expires?: string }
@@ -19,9 +18,7 @@ function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): Faul
   const isAmount = plan !== undefined && isMedia(plan)
   return {
     ...(NAME.test(name) ? {} : { name: 'Use 1 to 63 lower-case letters, digits and hyphens; begin and end with a letter or digit.' }),
-    ...(limit === '' || (isAmount ? MONEY : TOKENS).test(limit)
-      ? {}
-      : { limit: isAmount ? 'Use an amount such as 10.00.' : 'Use a whole number of tokens.' }),
+    ...limitFaults(limit, isAmount),
     ...(expires === '' || Date.parse(`${expires}T00:00:00`) > serverTime() ? {} : { expires: 'Use a day in the future.' }),
   }
 }
@@ -30,7 +27,7 @@ function newKey({ name, plan, limit, expires }: Draft, isAmount: boolean): NewKe
   return {
     name,
     plan,
-    ...(limit === '' ? {} : { limit: isAmount ? { amount_per_period: limit } : { weekly_tokens: Number(limit) } }),
+    ...(limit === '' ? {} : { limit: limitOf(limit, isAmount) }),
     ...(expires === '' ? {} : { expires_at: new Date(`${expires}T00:00:00`).toISOString() }),
   }
 }
@@ -81,35 +78,5 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
         </p>
       </form>
     </Dialog>
-  )
-}
-
-/** The limit of a key: money for media, tokens for coding. */
-function LimitField({
-  isAmount,
-  value,
-  error,
-  change,
-}: {
-  isAmount: boolean
-  value: string
-  error: string | null
-  change: (value: string) => void
-}) {
-  const hint = `This key's share of the ${isAmount ? 'allowance in each period' : 'weekly tokens'}.`
-  return (
-    <Field label="Limit (optional)" hint={hint} error={error}>
-      {(wired) => (
-        <input
-          {...wired}
-          class="input"
-          inputMode="decimal"
-          autocomplete="off"
-          placeholder={isAmount ? '10.00' : '100000'}
-          value={value}
-          onInput={(event) => change(event.currentTarget.value.trim())}
-        />
-      )}
-    </Field>
   )
 }

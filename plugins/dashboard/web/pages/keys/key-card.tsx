@@ -12,6 +12,7 @@ import { Ago, Countdown } from '../../components/time.tsx'
 import { toast, toastError } from '../../components/toasts.tsx'
 import { day, money, short, span } from '../../format.ts'
 import { RevokeDialog, RotateDialog, SuspendDialog } from './change-dialogs.tsx'
+import { LimitDialog } from './limit-dialog.tsx'
 import { forget, reveal, revealed } from './revealed.ts'
 
 const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Expired: 'warn', Pending: 'info' }
@@ -22,10 +23,11 @@ const DONE: Record<KeyChange, string> = {
   revoke: 'is revoked.',
 }
 
+type Asked = KeyChange | 'limit'
 type Props = { of: Key; plan: Plan | undefined; canManage: boolean; reload: () => Promise<void> }
 
 export function KeyCard({ of: key, plan, canManage, reload }: Props) {
-  const [asked, setAsked] = useState<KeyChange | null>(null)
+  const [asked, setAsked] = useState<Asked | null>(null)
   async function change(what: KeyChange): Promise<void> {
     try {
       await changeKey(key, what)
@@ -57,10 +59,11 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
         </Notice>
       )}
       <Facts {...key} />
-      {canManage && key.revision !== null && <Actions state={key.state} ask={setAsked} resume={() => change('resume')} />}
+      {canManage && key.revision !== null && <Actions of={key} ask={setAsked} resume={() => change('resume')} />}
       {asked === 'rotate' && <RotateDialog {...dialog} overlap={span((plan?.key_policy.rotation_overlap_seconds ?? 0) * 1000)} />}
       {asked === 'suspend' && <SuspendDialog {...dialog} />}
       {asked === 'revoke' && <RevokeDialog {...dialog} />}
+      {asked === 'limit' && <LimitDialog of={key} close={dialog.close} changed={reload} />}
     </li>
   )
 }
@@ -122,25 +125,30 @@ function Facts({ created_at: created, last_used_at: used, expires_at: expires, r
   )
 }
 
-function Actions({ state, ask, resume }: { state: Key['state']; ask: (what: KeyChange) => void; resume: () => void }) {
+type ActionsProps = { of: Key; ask: (what: Asked) => void; resume: () => void }
+
+function Actions({ of: { name, state }, ask, resume }: ActionsProps) {
   if (state === 'Pending' || state === 'Expired') return null
   return (
     <div class="row">
       {state === 'Active' ? (
         <>
-          <button type="button" class="button small" onClick={() => ask('rotate')}>
+          <button type="button" class="button small" aria-label={`Rotate ${name}`} onClick={() => ask('rotate')}>
             <Icon name="rotate" size={16} /> Rotate
           </button>
-          <button type="button" class="button small" onClick={() => ask('suspend')}>
+          <button type="button" class="button small" aria-label={`Suspend ${name}`} onClick={() => ask('suspend')}>
             <Icon name="pause" size={16} /> Suspend
           </button>
         </>
       ) : (
-        <button type="button" class="button small" onClick={resume}>
+        <button type="button" class="button small" aria-label={`Resume ${name}`} onClick={resume}>
           <Icon name="play" size={16} /> Resume
         </button>
       )}
-      <button type="button" class="button small quiet revoke" onClick={() => ask('revoke')}>
+      <button type="button" class="button small" aria-label={`Limit of ${name}`} onClick={() => ask('limit')}>
+        <Icon name="chart" size={16} /> Limit
+      </button>
+      <button type="button" class="button small quiet revoke" aria-label={`Revoke ${name}`} onClick={() => ask('revoke')}>
         <Icon name="trash" size={16} /> Revoke
       </button>
     </div>

@@ -7,11 +7,11 @@ import { Card, PageHead } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
-import { toast } from '../../components/toasts.tsx'
+import { toast, toastError } from '../../components/toasts.tsx'
 import { Clients } from './clients.tsx'
 import { IssueDialog } from './issue-dialog.tsx'
 import { KeyCard } from './key-card.tsx'
-import { forgetAll, forgetAllBut } from './revealed.ts'
+import { forgetAll, forgetAllBut, reveal } from './revealed.ts'
 
 /** A key that an operator takes away leaves the page within a second. */
 const KEYS_MS = 700
@@ -19,7 +19,15 @@ const KEYS_MS = 700
 export function Keys() {
   const [isIssuing, setIssuing] = useState(false)
   const load = useLoad(listKeys, [], KEYS_MS)
+  const [issued, setIssued] = useState<string | null>(null)
   useEffect(() => forgetAll, [])
+  // The controller makes a key soon after it was issued; its author wants to use it.
+  const made = load.value.value.data?.data.find(({ name, state }) => name === issued && state === 'Active')
+  useEffect(() => {
+    if (!made) return
+    setIssued(null)
+    if (session.value?.key_reveal) void reveal(made).catch(toastError)
+  }, [made])
   const active = (plans.value ?? []).filter(isActive)
   const management = session.value?.key_management ?? { allowed: false }
   return (
@@ -52,7 +60,8 @@ export function Keys() {
           close={() => setIssuing(false)}
           issued={(key) => {
             setIssuing(false)
-            toast(`${key.name} is issued.`)
+            setIssued(key.name)
+            toast(`${key.name} is issued, and ready to use below.`)
             void load.reload()
           }}
         />

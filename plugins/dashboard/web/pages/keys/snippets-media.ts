@@ -87,3 +87,48 @@ export const QWEN_MCP: Part[] = [
 }`,
   },
 ]
+
+export const CLAUDE_CODE_MCP: Part[] = [
+  {
+    title: 'Shell, once',
+    text: `claude mcp add --transport http media http://127.0.0.1:8080/mcp --header "Authorization: Bearer $SVC_API_KEY"`,
+  },
+  { title: 'Try it', text: `claude mcp list` },
+]
+
+export const MCP_SERVERS: Part[] = [
+  {
+    title: 'Cursor: ~/.cursor/mcp.json, and other clients with mcpServers',
+    text: `{
+  "mcpServers": {
+    "media": {
+      "url": "http://127.0.0.1:8080/mcp",
+      "headers": { "Authorization": "Bearer svc_live_…" }
+    }
+  }
+}`,
+  },
+  {
+    title: 'VS Code: .vscode/mcp.json',
+    text: `{
+  "servers": {
+    "media": {
+      "type": "http",
+      "url": "http://127.0.0.1:8080/mcp",
+      "headers": { "Authorization": "Bearer svc_live_…" }
+    }
+  }
+}`,
+  },
+  {
+    title: 'Claude Desktop: claude_desktop_config.json',
+    text: `{
+  "mcpServers": {
+    "media": {
+      "command": "npx",
+      "args": ["-y", "mcp-remote", "http://127.0.0.1:8080/mcp", "--header", "Authorization: Bearer svc_live_…"]
+    }
+  }
+}`,
+  },
+]

@@ -13,7 +13,8 @@ import {
   OPENCODE,
   QWEN_CODE,
 } from './snippets-coding.ts'
-import { CODEX_MCP, CURL_MEDIA, MCP_INSPECTOR, MCP_SDK, OPENCODE_MCP, QWEN_MCP } from './snippets-media.ts'
+import { variableOf } from '../../key-variable.ts'
+import { CLAUDE_CODE_MCP, CODEX_MCP, CURL_MEDIA, MCP_INSPECTOR, MCP_SDK, MCP_SERVERS, OPENCODE_MCP, QWEN_MCP } from './snippets-media.ts'
 
 /** `text` has the address of docs/clients, and where it has a key, that of the docs. */
 export type Part = { title: string; text: string }
@@ -42,15 +43,28 @@ export const CLIENTS: Client[] = [
   { id: 'curl-media', name: 'curl', api: 'media', doc: 'curl.md', parts: CURL_MEDIA },
   { id: 'mcp-sdk', name: 'MCP, TypeScript SDK', api: 'media', doc: 'mcp-sdks.md', parts: MCP_SDK },
   { id: 'mcp-inspector', name: 'MCP Inspector', api: 'media', doc: 'mcp-sdks.md', parts: MCP_INSPECTOR },
+  { id: 'mcp-servers', name: 'Claude Desktop, Cursor, VS Code', api: 'media', doc: 'mcp-servers.md', parts: MCP_SERVERS },
+  { id: 'claude-code-mcp', name: 'Claude Code, with media tools', api: 'media', doc: 'claude-code.md', parts: CLAUDE_CODE_MCP },
   { id: 'codex-mcp', name: 'Codex, with media tools', api: 'media', doc: 'codex.md', parts: CODEX_MCP },
   { id: 'opencode-mcp', name: 'opencode, with media tools', api: 'media', doc: 'opencode.md', parts: OPENCODE_MCP },
   { id: 'qwen-mcp', name: 'Qwen Code, with media tools', api: 'media', doc: 'qwen-code.md', parts: QWEN_MCP },
 ]
 
-/** The line that sets the key, and the parts with the real address and, in files that hold it, the key. `key` is `null` until it is revealed. */
-export function partsFor({ api, parts, id }: Client, address: string, key: string | null): Part[] {
-  const variable = OWN_VARIABLES[id] ?? VARIABLES[api]
-  const own = key ?? DOC_KEY
-  const filled = parts.map(({ title, text }) => ({ title, text: text.replaceAll(DOC_ADDRESS, address).replaceAll(DOC_KEY, own) }))
+/**
+ * The line that sets the key, and the parts with the real address, the brand of the service and, in files that hold it, the key. `key` is
+ * `null` until it is revealed.
+ */
+export function partsFor({ api, parts, id }: Client, address: string, brand: string, key: string | null): Part[] {
+  const variable = OWN_VARIABLES[id] ?? variableOf(api, brand)
+  const own = key ?? DOC_KEY.replace('svc', brand.toLowerCase())
+  const filled = parts.map(({ title, text }) => ({
+    title: branded(title, brand),
+    text: branded(text, brand).replaceAll(VARIABLES[api], variable).replaceAll(DOC_ADDRESS, address).replaceAll(DOC_KEY, own),
+  }))
   return [{ title: 'Shell', text: `export ${variable}=${own}${id.startsWith('curl') ? `\nexport BASE=${address}` : ''}` }, ...filled]
+}
+
+/** The name of the program in a text of the docs, where it is none of a variable: a provider, a file. */
+function branded(text: string, brand: string): string {
+  return text.replaceAll('Tollgate', brand).replaceAll('tollgate', brand.toLowerCase())
 }
