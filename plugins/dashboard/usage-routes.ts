@@ -12,7 +12,12 @@ import { DASHBOARD_KEY } from './media-caller.ts'
 import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
-const Query = Type.Object({ plan: Type.Optional(Type.String({ maxLength: 253 })), format: Type.Optional(Type.Enum(['json', 'csv'])) })
+const Query = Type.Object({
+  plan: Type.Optional(Type.String({ maxLength: 253 })),
+  format: Type.Optional(Type.Enum(['json', 'csv'])),
+  /** The first day (UTC); without it, all that are known. */
+  since: Type.Optional(Type.String({ format: 'date' })),
+})
 
 type Day = Record<string, string | number>
 
@@ -37,17 +42,32 @@ export function usageRoutes(app: FastifyInstance): void {
     if (!account) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     const archived = await app.store.periods(plan.record.id)
     if (request.query.format === 'csv')
-      return sendCsv(reply, `media-${plan.name}`, [...archived, ...account.past, account.period].flatMap(mediaDays))
-    return mediaUsage(plan, account, archived, await namesOf(plan))
+      return sendCsv(reply, `media-${plan.name}`, periodsOf(account, archived).flatMap(mediaDays).filter(from(request.query.since)))
+    return mediaUsage(plan, account, archived, await namesOf(plan), from(request.query.since))
   })
 
   routes.get('/usage/coding', { schema: { querystring: Query } }, async (request, reply) => {
     const plan = await planOf(app, sessionOf(request).tenant, 'coding', request.query.plan)
     if (!plan.record.coding || !plan.record.terms.coding)
       throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
-    if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan))
-    return codingUsage(plan, await namesOf(plan), app.clock())
+    if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan).filter(from(request.query.since)))
+    return codingUsage(plan, await namesOf(plan), app.clock(), from(request.query.since))
   })
+}
+
+type IsShown = (day: { date: string }) => boolean
+
+/** Whether a day is shown. */
+const from =
+  (since = ''): IsShown =>
+  ({ date }) =>
+    date >= since
+
+/** Every known period, the earliest first. One that has ended can be in both places for a while. */
+function periodsOf(account: MediaAccount, archived: MediaPeriod[]): MediaPeriod[] {
+  return [...new Map([...archived, ...account.past, account.period].map((period) => [period.n, period])).values()].toSorted(
+    (a, b) => a.n - b.n,
+  )
 }
 
 /** The keys under each name. Those that were removed have none: they are one entry. */
@@ -58,12 +78,22 @@ function byName(keyIds: string[], names: Names): [string | null, string[]][] {
 const sumOf = (keyIds: string[], usedBy: (keyId: string) => number): number => keyIds.reduce((sum, keyId) => sum + usedBy(keyId), 0)
 
 /** Of the running period, and the sums of those before it, newest first. */
-function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: MediaPeriod[], names: Names): object {
-  const days = Object.entries(account.period.usage).map(([date, kinds]) => ({
+function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: MediaPeriod[], names: Names, isShown: IsShown): object {
+  const periods = periodsOf(account, archived)
+  // A day on which a period ended is in two of them.
+  const days = [...Map.groupBy(periods.flatMap(kindDays).filter(isShown), ({ date }) => date)].map(([date, kinds]) => ({
     date,
-    by: Object.fromEntries(Object.entries(kinds).map(([kind, { count, burned }]) => [kind, { count, burned: formatMoney(burned) }])),
+    by: Object.fromEntries(
+      [...Map.groupBy(kinds, ({ kind }) => kind)].map(([kind, parts]) => [
+        kind,
+        {
+          count: parts.reduce((sum, part) => sum + part.count, 0),
+          burned: formatMoney(parts.reduce((sum, part) => sum + part.burned, 0)),
+        },
+      ]),
+    ),
   }))
-  const ended = [...new Map([...archived, ...account.past].map((period) => [period.n, period])).values()].toSorted((a, b) => b.n - a.n)
+  const ended = periods.filter(({ n }) => n !== account.period.n).toReversed()
   return {
     plan: name,
     period: periodOf(account),
@@ -83,7 +113,7 @@ function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: Media
 }
 
 /** Both windows now, the newest 35 days, and what each key used of the running week. */
-function codingUsage({ name, record }: TenantPlan, names: Names, now: number): object {
+function codingUsage({ name, record }: TenantPlan, names: Names, now: number, isShown: IsShown): object {
   const { coding, terms } = record
   if (!coding || !terms.coding) return {}
   const { session, weekly } = viewOf(coding, terms.coding, now)
@@ -93,7 +123,9 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
     session: windowOf(session),
     weekly: windowOf(weekly),
     overshoot: Math.max(0, weekly.used - weekly.limit),
-    days: codingDays({ record }).map((day) => ({ ...day, refused: coding.refusals?.days[day.date] ?? {} })),
+    days: codingDays({ record })
+      .filter(isShown)
+      .map((day) => ({ ...day, refused: coding.refusals?.days[day.date] ?? {} })),
     keys: byName(Object.keys(keys), names).map(([name, ids]) => ({
       name,
       used: sumOf(ids, (keyId) => keys[keyId]?.used ?? 0),
@@ -102,11 +134,11 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
   }
 }
 
-function mediaDays({ usage }: Pick<MediaPeriod, 'usage'>): Day[] {
-  return Object.entries(usage).flatMap(([date, kinds]) =>
-    Object.entries(kinds).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })),
-  )
+function kindDays({ usage }: Pick<MediaPeriod, 'usage'>): { date: string; kind: string; count: number; burned: number }[] {
+  return Object.entries(usage).flatMap(([date, kinds]) => Object.entries(kinds).map(([kind, used]) => ({ date, kind, ...used })))
 }
+
+const mediaDays = (period: Pick<MediaPeriod, 'usage'>) => kindDays(period).map((day) => ({ ...day, burned: formatMoney(day.burned) }))
 
 /** Of each day with an answered or a refused request. */
 function codingDays({ record: { coding } }: Pick<TenantPlan, 'record'>): (Day & { date: string })[] {

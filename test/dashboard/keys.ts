@@ -50,19 +50,19 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     await card(page, 'robot').locator('.fact', { hasText: 'Limit' }).getByText('none').waitFor()
 
     await card(page, 'robot').getByRole('button', { name: 'Hide' }).press('Enter')
-    await page.waitForFunction('document.activeElement?.getAttribute("aria-label") === "Reveal robot"')
+    await until('the focus', () => page.evaluate<boolean>('document.activeElement?.getAttribute("aria-label") === "Reveal robot"'))
     await page.getByRole('button', { name: 'Reveal robot' }).press('Enter')
-    await page.waitForFunction('document.activeElement?.textContent.includes("Copy key")')
+    await until('the focus', () => page.evaluate<boolean>('document.activeElement?.textContent.includes("Copy key")'))
     await card(page, 'robot').getByRole('button', { name: 'Suspend robot' }).press('Enter')
     await page.getByRole('dialog').getByRole('button', { name: 'Suspend', exact: true }).click()
     await card(page, 'robot').getByText('Suspended', { exact: true }).waitFor()
-    await page.waitForFunction('document.activeElement?.closest("li.key") !== null')
+    await until('the focus', () => page.evaluate<boolean>('document.activeElement?.closest("li.key") !== null'))
     t.notOk((await page.content()).includes(second), 'a suspended key is not shown')
     await until('the refusal of the suspended key', async () => (await statusOf(second)) !== 200)
 
     await card(page, 'robot').getByRole('button', { name: 'Resume robot' }).press('Enter')
     await card(page, 'robot').getByText('Active', { exact: true }).waitFor()
-    await page.waitForFunction('document.activeElement?.closest("li.key") !== null')
+    await until('the focus', () => page.evaluate<boolean>('document.activeElement?.closest("li.key") !== null'))
     await until('the key to work again', async () => (await statusOf(second)) === 200)
 
     await card(page, 'robot').getByRole('button', { name: 'Revoke robot' }).click()

@@ -102,11 +102,11 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
   })
 
   await inPage(t, dashboard, 'an answer that never comes and one that is wrong are states of the page with a way on, and the page reads again by itself once the server answers', {}, async (page) => {
-    await page.route('**/api/media/generations**', (route) => route.abort())
+    await page.route('**/api/media/tasks**', (route) => route.abort())
     await page.getByRole('link', { name: /^Tasks/ }).click()
     await page.getByText('No connection').waitFor()
     await page.getByRole('button', { name: 'Try again' }).waitFor()
-    await page.unroute('**/api/media/generations**')
+    await page.unroute('**/api/media/tasks**')
     await page.getByRole('table', { name: 'Tasks, newest first' }).waitFor()
     await page.goto(`${dashboard.process.url}/dashboard/tasks/no-such-task`)
     await page.getByText('There is no such task').waitFor()

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { Locator, Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { inPage, violations, type Dashboard } from './dashboard.ts'
+import { inPage, until, violations, type Dashboard } from './dashboard.ts'
 import { choose, done, make, prompt, read } from './room-page.ts'
 import { demoKey } from './usage.ts'
 
@@ -73,7 +73,7 @@ export async function showTests(t: Test, dashboard: Dashboard, { hasSharp }: { h
     await page.keyboard.press('Escape')
 
     await item.getByRole('button', { name: /^Use as input/ }).click()
-    await page.waitForFunction('document.activeElement?.classList.contains("source-name")')
+    await until('the focus', () => page.evaluate<boolean>('document.activeElement?.classList.contains("source-name")'))
     await choose(page, 'Inpaint')
     t.ok(await isInView(page, page.getByRole('button', { name: 'Run', exact: true })), 'the action stays in view')
 

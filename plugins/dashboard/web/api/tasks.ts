@@ -38,6 +38,8 @@ export type Task = {
   attempts: number
   duration_seconds: number | null
   webhook_url: string | null
+  /** In lists: the state of its deliveries together; null without a webhook. */
+  webhook?: Delivery['status'] | null
   metadata: Record<string, string>
   created_at: string
   started_at: string | null
@@ -69,8 +71,9 @@ export type TaskEvent = { sequence: number; name: string; data: Record<string, u
 export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null }
 export type Filter = {
   status?: string
+  object?: string
+  /** A kind of generation, or an operation. */
   kind?: string
-  operation?: string
   created_after?: string
   created_before?: string
   cursor?: string
@@ -93,9 +96,9 @@ export const downloadOf = (task: Task, result: Result): string =>
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 
-/** A page of tasks, newest first. */
-export const listTasks = (collection: Collection, query: Filter, signal: AbortSignal): Promise<Page<Task>> =>
-  api(`/media/${collection}`, { query: { limit: 20, ...query }, signal })
+/** A page of tasks of both collections, newest first. */
+export const listTasks = (query: Filter, signal: AbortSignal): Promise<Page<Task>> =>
+  api('/media/tasks', { query: { limit: 20, ...query }, signal })
 /** One task. */
 export const readTask = (object: Task['object'], id: string, signal?: AbortSignal): Promise<Task> =>
   api(path({ object, id }), signal ? { signal } : {})

@@ -35,19 +35,23 @@ export type CodingUsage = {
 }
 
 /** Money and tasks of a plan. */
-export const mediaUsage = (plan: string, signal: AbortSignal): Promise<MediaUsage> => api('/usage/media', { query: { plan }, signal })
+export const mediaUsage = (plan: string, since: string, signal: AbortSignal): Promise<MediaUsage> =>
+  api('/usage/media', { query: { plan, since }, signal })
 /** Token windows and days of a plan. */
-export const codingUsage = (plan: string, signal: AbortSignal): Promise<CodingUsage> => api('/usage/coding', { query: { plan }, signal })
+export const codingUsage = (plan: string, since: string, signal: AbortSignal): Promise<CodingUsage> =>
+  api('/usage/coding', { query: { plan, since }, signal })
 
 const DAY_MS = 86_400_000
 
-/** Every day from the first to today (UTC), at least a week and at most five: the server leaves out days without use. */
-export function everyDay<Day extends { date: string }>(days: Day[], empty: (date: string) => Day, now: number): Day[] {
+/** The first of so many days until today (UTC). */
+export const firstOf = (days: number, now: number): string => new Date(now - (days - 1) * DAY_MS).toISOString().slice(0, 10)
+
+/** Every day from `since` to today (UTC): the server leaves out days without use. */
+export function everyDay<Day extends { date: string }>(days: Day[], empty: (date: string) => Day, since: string, now: number): Day[] {
   const known = new Map(days.map((one) => [one.date, one]))
-  const first = Math.min(now - 6 * DAY_MS, ...days.map(({ date }) => Date.parse(date)))
-  const from = Math.max(first, now - 34 * DAY_MS)
-  return Array.from({ length: Math.floor(now / DAY_MS) - Math.floor(from / DAY_MS) + 1 }, (_none, at) => {
-    const date = new Date((Math.floor(from / DAY_MS) + at) * DAY_MS).toISOString().slice(0, 10)
+  const [from, to] = [Math.floor(Date.parse(since) / DAY_MS), Math.floor(now / DAY_MS)]
+  return Array.from({ length: to - from + 1 }, (_none, at) => {
+    const date = new Date((from + at) * DAY_MS).toISOString().slice(0, 10)
     return known.get(date) ?? empty(date)
   })
 }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
+import { amount, UNIT } from '../format.ts'
 
 /** A section of a page with a heading of its own. */
 export function Card({
@@ -52,5 +53,14 @@ export function Fact({ name, isBig = false, children }: { name: string; isBig?: 
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
+  )
+}
+
+/** An amount as a fact. */
+export function Amount({ of }: { of: string }) {
+  return (
+    <span class="amount">
+      {amount(of)} <span class="unit">{UNIT}</span>
+    </span>
   )
 }

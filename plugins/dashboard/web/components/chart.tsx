@@ -4,22 +4,14 @@ import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { day as dayOf, LANGUAGE } from '../format.ts'
 import { theme } from '../theme.ts'
+import { fillOf, resolve, tileOf } from './chart-looks.ts'
 
-/** `colour` is a custom property of tokens.css. */
-export type Series = { name: string; colour: string; values: number[] }
-type Props = { label: string; days: string[]; series: Series[]; format: (value: number) => string }
+/** `look`: which colour and pattern it has. */
+export type Series = { name: string; look: number; values: number[] }
+/** `unit` follows the numbers of the legend. */
+type Props = { label: string; days: string[]; series: Series[]; format: (value: number) => string; unit?: string }
 
 const HEIGHT = 240
-
-/** The colour that a custom property has in the present theme. */
-function resolve(host: HTMLElement, property: string): string {
-  const probe = document.createElement('span')
-  probe.style.color = `var(${property})`
-  host.append(probe)
-  const { color } = getComputedStyle(probe)
-  probe.remove()
-  return color
-}
 
 /** Each series on top of those before it. */
 function stacked(series: Series[]): number[][] {
@@ -28,7 +20,7 @@ function stacked(series: Series[]): number[][] {
 }
 
 function optionsOf(host: HTMLElement, { series, format }: Props, seen: (at: number | null) => void): uPlot.Options {
-  const colours = series.map(({ colour }) => resolve(host, colour))
+  const fills = series.map(({ look }) => fillOf(host, look))
   const muted = resolve(host, '--muted')
   const line = resolve(host, '--line')
   const font = `12px ${getComputedStyle(host).fontFamily}`
@@ -56,14 +48,14 @@ function optionsOf(host: HTMLElement, { series, format }: Props, seen: (at: numb
     ],
     series: [
       {},
-      ...colours.map((fill) => ({ fill, stroke: fill, width: 0, points: { show: false }, ...(bars ? { paths: bars } : {}) })).toReversed(),
+      ...fills.map((fill) => ({ fill: () => fill, width: 0, points: { show: false }, ...(bars ? { paths: bars } : {}) })).toReversed(),
     ],
     hooks: { setCursor: [({ cursor }) => seen(cursor.idx ?? null)] },
   }
 }
 
 export function Chart(props: Props) {
-  const { label, days, series, format } = props
+  const { label, days, series, format, unit = '' } = props
   const host = useRef<HTMLDivElement>(null)
   const [at, setAt] = useState<number | null>(null)
   const [scheme, setScheme] = useState(0)
@@ -91,13 +83,24 @@ export function Chart(props: Props) {
       <div ref={host} role="img" aria-label={label} class="chart-canvas" />
       <figcaption>
         <span class="chart-day">{at === null ? 'Sum' : dayOf(`${days[at] ?? ''}T12:00:00Z`)}</span>
-        {series.map(({ name, colour, values }) => (
+        {series.map(({ name, look, values }) => (
           <span key={name} class="legend">
-            <i style={{ background: `var(${colour})` }} />
+            <Swatch look={look} scheme={`${theme.value} ${scheme}`} />
             {name} <strong>{format(at === null ? values.reduce((sum, value) => sum + value, 0) : (values[at] ?? 0))}</strong>
+            {unit && ` ${unit}`}
           </span>
         ))}
       </figcaption>
     </figure>
   )
+}
+
+/** The look of a series beside its name. `scheme` changes with the theme. */
+function Swatch({ look, scheme }: { look: number; scheme: string }) {
+  const element = useRef<HTMLElement>(null)
+  useEffect(() => {
+    const { current: host } = element
+    if (host) host.style.backgroundImage = `url(${tileOf(host, look).toDataURL()})`
+  }, [look, scheme])
+  return <i ref={element} />
 }

@@ -92,8 +92,6 @@ async function resume(state: RoomState): Promise<void> {
     if (state.current.value === null && task && (!task.result || isKept(task))) state.current.value = task
   }
   const { signal } = new AbortController()
-  const pages = await Promise.all(
-    (['generations', 'operations'] as const).map((collection) => listTasks(collection, {}, signal).catch(() => ({ data: [] }))),
-  )
-  for (const task of pages.flatMap(({ data }) => data)) if (!isFinal(task)) state.start(task)
+  const { data } = await listTasks({}, signal).catch(() => ({ data: [] }))
+  for (const task of data) if (!isFinal(task)) state.start(task)
 }

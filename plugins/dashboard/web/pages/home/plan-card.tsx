@@ -1,11 +1,11 @@
 import { isActive, isMedia, type Plan, type WindowUsage } from '../../api/plans.ts'
 import { serverTime } from '../../clock.ts'
-import { Card, Fact } from '../../components/card.tsx'
+import { Amount, Card, Fact } from '../../components/card.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Badge, Notice } from '../../components/states.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { day, money, percent, short } from '../../format.ts'
+import { day, percent, short } from '../../format.ts'
 import { hrefOf } from '../../router.ts'
 
 const TONES = { Room: 'room', Media: 'media', Coding: 'coding' } as const
@@ -86,11 +86,17 @@ function Allowance({
     <>
       <dl class="facts">
         <Fact name="Remaining" isBig>
-          {money(remaining)}
+          <Amount of={remaining} />
         </Fact>
-        <Fact name="Spent">{money(burned)}</Fact>
-        <Fact name="On hold">{money(held)}</Fact>
-        <Fact name="Allowance">{money(allowance)}</Fact>
+        <Fact name="Spent">
+          <Amount of={burned} />
+        </Fact>
+        <Fact name="On hold">
+          <Amount of={held} />
+        </Fact>
+        <Fact name="Allowance">
+          <Amount of={allowance} />
+        </Fact>
       </dl>
       <Meter
         label={`Used of the allowance of ${plan.display_name}`}

@@ -1,6 +1,6 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
-import { collectionOf, KINDS, listTasks, OPERATIONS, STATUSES, taskKind, type Collection, type Filter, type Task } from '../../api/tasks.ts'
-import { DateInput, Field, Segmented, Select } from '../../components/field.tsx'
+import { KINDS, listTasks, OPERATIONS, STATUSES, taskKind, type Filter, type Task } from '../../api/tasks.ts'
+import { DateInput, Field, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
@@ -11,27 +11,22 @@ import { hrefOf } from '../../router.ts'
 import { StatusBadge } from './status-badge.tsx'
 
 const TASKS_MS = 3000
-const COLLECTIONS = [
-  { value: 'generations', name: 'Generations' },
-  { value: 'operations', name: 'Operations' },
-]
 
-/** What of them is shown. `created_after` and `created_before` are days, as 2026-11-23. */
-export type View = { collection: Collection; filter: Filter }
-type Props = { view: View; show: (view: View) => void }
+/** `created_after` and `created_before` are days, as 2026-11-23. */
+type Props = { filter: Filter; show: (filter: Filter) => void }
 
-/** `show` gets each view that the person chooses. */
-export function TaskBrowser({ view, show }: Props) {
-  const load = useLoad((abort) => listTasks(view.collection, withTimes(view.filter), abort), [JSON.stringify(view)], TASKS_MS)
+/** `show` gets each filter that the person chooses. */
+export function TaskBrowser({ filter, show }: Props) {
+  const load = useLoad((abort) => listTasks(withTimes(filter), abort), [JSON.stringify(filter)], TASKS_MS)
   return (
     <>
-      <Filters view={view} show={show} />
+      <Filters filter={filter} show={show} />
       <section class="card" aria-label="Tasks">
         <Async of={load} lines={8}>
           {(page) => (
             <>
-              {page.data.length === 0 ? <NoTasks isFiltered={Object.keys(view.filter).length > 0} /> : <List tasks={page.data} />}
-              <Pages view={view} show={show} next={page.has_more ? page.next_cursor : null} />
+              {page.data.length === 0 ? <NoTasks isFiltered={Object.keys(filter).length > 0} /> : <List tasks={page.data} />}
+              <Pages filter={filter} show={show} next={page.has_more ? page.next_cursor : null} />
             </>
           )}
         </Async>
@@ -50,26 +45,21 @@ function withTimes({ created_after: after, created_before: before, ...filter }: 
   }
 }
 
-function Filters({ view: { collection, filter }, show }: Props) {
-  const kinds = collection === 'generations' ? KINDS : OPERATIONS
-  const name = collection === 'generations' ? 'kind' : 'operation'
+function Filters({ filter, show }: Props) {
   const set = (change: Filter) => {
     const { cursor: _start, ...kept } = { ...filter, ...change }
-    show({ collection, filter: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== '')) })
-  }
-  const choose = (value: string) => {
-    const { kind: _kind, operation: _operation, cursor: _start, ...kept } = filter
-    show({ collection: value as Collection, filter: kept })
+    show(Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== '')))
   }
   const any = (names: readonly string[]) => [{ value: '', name: 'Any' }, ...names.map((value) => ({ value, name: label(value) }))]
   return (
     <div class="filters" role="search" aria-label="Filter tasks">
-      <Segmented label="Tasks" value={collection} choices={COLLECTIONS} choose={choose} />
+      <Field label="Kind">
+        {(wired) => (
+          <Select wired={wired} value={filter.kind ?? ''} choices={any([...KINDS, ...OPERATIONS])} choose={(kind) => set({ kind })} />
+        )}
+      </Field>
       <Field label="Status">
         {(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}
-      </Field>
-      <Field label={label(name)}>
-        {(wired) => <Select wired={wired} value={filter[name] ?? ''} choices={any(kinds)} choose={(value) => set({ [name]: value })} />}
       </Field>
       <Field label="From">
         {(wired) => <DateInput wired={wired} value={filter.created_after ?? ''} choose={(created_after) => set({ created_after })} />}
@@ -100,6 +90,7 @@ function List({ tasks }: { tasks: Task[] }) {
       columns={[
         { name: 'Task', cell: (task) => <Name {...task} /> },
         { name: 'Status', cell: (task) => <Status {...task} /> },
+        { name: 'Webhook', cell: ({ webhook }) => (webhook ? <StatusBadge status={webhook} /> : <span class="muted">none</span>) },
         {
           name: 'Cost',
           number: true,
@@ -125,24 +116,22 @@ function Name(task: Task) {
   return (
     <a class="task-name" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
       <strong>{label(taskKind(task))}</strong>
-      {task.prompt && <span class="muted clip">{task.prompt}</span>}
-      {collectionOf(task.object) === 'operations' && <span class="muted mono clip">{task.id}</span>}
+      <span class="muted clip">{task.prompt || String(task.input?.['prompt'] ?? task.id)}</span>
     </a>
   )
 }
 
-function Pages({ view, show, next }: Props & { next: string | null }) {
-  const { cursor, ...filter } = view.filter
+function Pages({ filter: { cursor, ...filter }, show, next }: Props & { next: string | null }) {
   if (cursor === undefined && next === null) return null
   return (
     <nav class="row" aria-label="Pages of tasks">
       {cursor !== undefined && (
-        <button type="button" class="button small" onClick={() => show({ ...view, filter })}>
+        <button type="button" class="button small" onClick={() => show(filter)}>
           Newest
         </button>
       )}
       {next !== null && (
-        <button type="button" class="button small" onClick={() => show({ ...view, filter: { ...filter, cursor: next } })}>
+        <button type="button" class="button small" onClick={() => show({ ...filter, cursor: next })}>
           Older <Icon name="chevron" size={16} />
         </button>
       )}

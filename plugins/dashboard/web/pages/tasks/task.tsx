@@ -1,7 +1,7 @@
 /** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
 import { cancelTask, isFinal, listDeliveries, readTask, taskKind, type Task as TaskRecord } from '../../api/tasks.ts'
 import { Problem } from '../../api/client.ts'
-import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { Amount, Card, Fact, PageHead } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
@@ -133,10 +133,12 @@ function Costs({ estimated_cost: estimated, actual_cost: actual, refund_amount: 
     <Card title="Costs">
       <dl class="facts">
         <Fact name={actual === null ? 'Held' : 'Charged'} isBig>
-          {money(actual ?? estimated)}
+          <Amount of={actual ?? estimated} />
         </Fact>
-        <Fact name="Estimated">{money(estimated)}</Fact>
-        <Fact name="Given back">{refund === null ? '–' : money(refund)}</Fact>
+        <Fact name="Estimated">
+          <Amount of={estimated} />
+        </Fact>
+        <Fact name="Given back">{refund === null ? '–' : <Amount of={refund} />}</Fact>
         <Fact name="Runs">{attempts}</Fact>
         <Fact name="Processing time">{seconds === null ? '–' : span(seconds * 1000)}</Fact>
       </dl>

@@ -7,21 +7,17 @@ import { Icon } from '../../components/icon.tsx'
 import { Locked } from '../../components/plan-choice.tsx'
 import { go, here } from '../../router.ts'
 import { ReplayDialog } from './replay-dialog.tsx'
-import { TaskBrowser, type View } from './task-browser.tsx'
+import { TaskBrowser } from './task-browser.tsx'
 
-function viewOf(query: URLSearchParams): View {
-  const collection = query.get('show') === 'operations' ? 'operations' : 'generations'
-  const filter = Object.fromEntries(
-    ['status', 'kind', 'operation', 'created_after', 'created_before', 'cursor'].flatMap((name) =>
-      query.get(name) ? [[name, query.get(name)]] : [],
-    ),
-  ) as Filter
-  return { collection, filter }
+const FILTERS = ['status', 'kind', 'created_after', 'created_before', 'cursor']
+
+function filterOf(query: URLSearchParams): Filter {
+  return Object.fromEntries(FILTERS.flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : []))) as Filter
 }
 
-/** Shows another view. Filters begin at the newest task again; a cursor is a step in the history. */
-function show({ collection, filter }: View): void {
-  const search = new URLSearchParams({ ...(collection === 'operations' ? { show: collection } : {}), ...filter })
+/** Shows other tasks. Filters begin at the newest task again; a cursor is a step in the history. */
+function show(filter: Filter): void {
+  const search = new URLSearchParams(filter)
   go(`/tasks${search.size > 0 ? `?${search}` : ''}`, { replace: filter.cursor === undefined })
 }
 
@@ -46,7 +42,6 @@ export function Tasks() {
 
 function TaskList() {
   const [isReplaying, setReplaying] = useState(false)
-  const view = viewOf(here.value.query)
   return (
     <>
       <PageHead
@@ -58,7 +53,7 @@ function TaskList() {
           </button>
         }
       />
-      <TaskBrowser view={view} show={show} />
+      <TaskBrowser filter={filterOf(here.value.query)} show={show} />
       {isReplaying && <ReplayDialog close={() => setReplaying(false)} />}
     </>
   )

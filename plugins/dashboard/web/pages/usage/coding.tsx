@@ -16,6 +16,8 @@ import { reasonsOf, Refusals } from './refusals.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
+/** In days; a plan's record keeps the newest 35. */
+const RANGES = [7, 14, 35] as const
 const LOCKED = {
   title: 'No plan for coding',
   icon: 'lock' as const,
@@ -30,14 +32,15 @@ export function CodingUsage() {
       lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use."
       of={(plan) => !isMedia(plan)}
       locked={LOCKED}
+      ranges={RANGES}
     >
-      {(plan) => <Loaded key={plan.name} plan={plan} />}
+      {(plan, since) => <Loaded key={plan.name} plan={plan} since={since} />}
     </UsagePage>
   )
 }
 
-function Loaded({ plan }: { plan: Plan }) {
-  const load = useLoad((abort) => codingUsage(plan.name, abort), [plan.name], USAGE_MS)
+function Loaded({ plan, since }: { plan: Plan; since: string }) {
+  const load = useLoad((abort) => codingUsage(plan.name, since, abort), [plan.name, since], USAGE_MS)
   return (
     <Async of={load} lines={7}>
       {(usage) => (
@@ -51,7 +54,7 @@ function Loaded({ plan }: { plan: Plan }) {
             <Window name="Session" {...usage.session} />
             <Window name="Week" {...usage.weekly} />
           </div>
-          <Days days={usage.days} />
+          <Days days={usage.days} since={since} />
           <Refusals days={usage.days} />
           <Keys {...usage} />
         </>
@@ -91,19 +94,15 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
 }
 
 function seriesOf(days: CodingDay[], view: string): Series[] {
-  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date' | 'refused'>): Series => ({
+  const series = (name: string, look: number, field: keyof Omit<CodingDay, 'date' | 'refused'>): Series => ({
     name,
-    colour,
+    look,
     values: days.map((each) => each[field]),
   })
-  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
+  if (view === 'requests') return [series('Requests', 0, 'requests'), series('Refusals', 2, 'refusals')]
   // Cached input is a part of the input, and the chart stacks its series.
   const uncached = days.map((each) => each.input - each.cached_input)
-  return [
-    { ...series('Input', '--chart-1', 'input'), values: uncached },
-    series('Cached input', '--chart-2', 'cached_input'),
-    series('Output', '--chart-4', 'output'),
-  ]
+  return [{ ...series('Input', 0, 'input'), values: uncached }, series('Cached input', 1, 'cached_input'), series('Output', 3, 'output')]
 }
 
 const VIEWS = [
@@ -111,10 +110,11 @@ const VIEWS = [
   { value: 'requests', name: 'Requests' },
 ]
 
-function Days({ days: used }: { days: CodingDay[] }) {
+function Days({ days: used, since }: { days: CodingDay[]; since: string }) {
   const days = everyDay(
     used,
     (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }),
+    since,
     serverTime(),
   )
   const [view, setView] = useState('tokens')

@@ -1,21 +1,25 @@
 /** Media usage: the allowance of the period, what was made by day and kind, and which key paid. */
 import { useState } from 'preact/hooks'
 import { isMedia, plans, type Plan } from '../../api/plans.ts'
+import { KINDS, OPERATIONS, type Filter } from '../../api/tasks.ts'
 import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
 import { serverTime } from '../../clock.ts'
-import { Card, Fact } from '../../components/card.tsx'
+import { Amount, Card, Fact } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { count, day, label, money, percent, time } from '../../format.ts'
-import { TaskBrowser, type View } from '../tasks/task-browser.tsx'
+import { amount, count, day, label, money, percent, time, UNIT } from '../../format.ts'
+import { TaskBrowser } from '../tasks/task-browser.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 5000
-const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
+/** Each kind has one look, whatever else is shown. */
+const ALL: readonly string[] = [...KINDS, ...OPERATIONS]
+/** In days; the store keeps all periods. */
+const RANGES = [7, 30, 90] as const
 const LOCKED = {
   title: 'No plan for media',
   icon: 'lock' as const,
@@ -30,20 +34,21 @@ export function MediaUsage() {
       lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends."
       of={isMedia}
       locked={LOCKED}
+      ranges={RANGES}
     >
-      {(plan) => <Loaded key={plan.name} plan={plan} />}
+      {(plan, since) => <Loaded key={plan.name} plan={plan} since={since} />}
     </UsagePage>
   )
 }
 
-function Loaded({ plan }: { plan: Plan }) {
-  const load = useLoad((abort) => mediaUsage(plan.name, abort), [plan.name], USAGE_MS)
+function Loaded({ plan, since }: { plan: Plan; since: string }) {
+  const load = useLoad((abort) => mediaUsage(plan.name, since, abort), [plan.name, since], USAGE_MS)
   return (
     <Async of={load} lines={7}>
       {(usage) => (
         <>
           <Allowance usage={usage} plan={plan} />
-          <Days {...usage} />
+          <Days {...usage} since={since} />
           <div class="grid">
             <Keys {...usage} />
             <Periods {...usage} />
@@ -70,11 +75,17 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
         />
         <dl class="facts">
           <Fact name="Remaining" isBig>
-            {money(remaining)}
+            <Amount of={remaining} />
           </Fact>
-          <Fact name="Spent">{money(burned)}</Fact>
-          <Fact name="On hold">{money(held)}</Fact>
-          <Fact name="Allowance">{money(allowance)}</Fact>
+          <Fact name="Spent">
+            <Amount of={burned} />
+          </Fact>
+          <Fact name="On hold">
+            <Amount of={held} />
+          </Fact>
+          <Fact name="Allowance">
+            <Amount of={allowance} />
+          </Fact>
           {period && (
             <Fact name="Renews">
               in <Countdown to={period.end} />
@@ -87,8 +98,8 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
   )
 }
 
-function Days({ days: used }: Usage) {
-  const days = everyDay<Usage['days'][number]>(used, (date) => ({ date, by: {} }), serverTime())
+function Days({ days: used, since }: Usage & { since: string }) {
+  const days = everyDay<Usage['days'][number]>(used, (date) => ({ date, by: {} }), since, serverTime())
   const kinds = [...new Set(days.flatMap(({ by }) => Object.keys(by)))].sort()
   const rows = days.flatMap(({ date, by }) => Object.entries(by).map(([kind, used]) => ({ date, kind, ...used }))).toReversed()
   if (rows.length === 0) {
@@ -105,12 +116,13 @@ function Days({ days: used }: Usage) {
       <Chart
         label="Amount spent by day and kind. The same numbers are in the table below."
         days={days.map(({ date }) => date)}
-        series={kinds.map((kind, at) => ({
+        series={kinds.map((kind) => ({
           name: label(kind),
-          colour: COLOURS[at % COLOURS.length] ?? '--chart-1',
+          look: ALL.indexOf(kind) < 0 ? ALL.length : ALL.indexOf(kind),
           values: days.map(({ by }) => Number(by[kind]?.burned ?? 0)),
         }))}
-        format={(value) => money(value.toFixed(6))}
+        format={amount}
+        unit={UNIT}
       />
       <details>
         <summary>Show as a table</summary>
@@ -156,14 +168,14 @@ function Keys({ keys, burned }: Usage) {
 
 /** The tasks of this period, with what each cost. */
 function Tasks({ since }: { since: string | null }) {
-  const [view, setView] = useState<View>({ collection: 'generations', filter: since === null ? {} : { created_after: since.slice(0, 10) } })
+  const [filter, setFilter] = useState<Filter>(since === null ? {} : { created_after: since.slice(0, 10) })
   return (
     <section class="stack" aria-labelledby="by-task">
       <h2 id="by-task">By task</h2>
       {(plans.value ?? []).filter(isMedia).length > 1 && (
         <p class="muted">The tasks of all your plans: a task does not record which plan paid.</p>
       )}
-      <TaskBrowser view={view} show={setView} />
+      <TaskBrowser filter={filter} show={setFilter} />
     </section>
   )
 }

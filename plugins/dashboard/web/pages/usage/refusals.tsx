@@ -36,7 +36,7 @@ export function Refusals({ days }: { days: CodingDay[] }) {
   }
   if (rows.size === 0) return null
   return (
-    <Card title="Refused requests" hint="Requests with a valid key that the plan refused in the last 35 days. They used no tokens.">
+    <Card title="Refused requests" hint="Requests with a valid key that the plan refused in the days shown. They used no tokens.">
       <DataTable
         caption="Refused requests by reason"
         rows={[...rows.values()].toSorted((one, other) => other.times - one.times)}
