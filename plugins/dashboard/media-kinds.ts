@@ -21,7 +21,7 @@ export type MediaKindsOptions = {
 }
 
 /** Engines of our own, which the page explains; the names of others may tell who makes the media. */
-const OWN_ENGINES = ['preview', 'local']
+const OWN_ENGINES = ['preview', 'local', 'local-image']
 const UNAVAILABLE = 'This service does not offer it.'
 
 async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKindsOptions): Promise<void> {

@@ -17,6 +17,7 @@ const MAKES: Record<string, string> = {
 const ENGINES = {
   preview: 'A preview: a placeholder that this service draws without a model.',
   local: 'Runs on this service itself.',
+  'local-image': 'Runs on this service itself.',
 }
 
 /** What a kind does and where: an operation says it itself. */

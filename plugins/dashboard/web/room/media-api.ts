@@ -9,7 +9,7 @@ export type Kind = {
   available: boolean
   reason: string | null
   /** Where it is made, of the engines that every service has; null for another one. */
-  engine?: 'preview' | 'local' | null
+  engine?: 'preview' | 'local' | 'local-image' | null
   formats?: string[]
   max?: { megapixels: number; seconds: number | null; bytes: number }
   defaults?: { size: string | null; seconds: number | null }
