@@ -287,6 +287,24 @@ t.test('a write of an unknown admission that takes effect late is released as we
   t.ok(reads.length <= before + 1, 'once another write has replaced the record, it is not read again')
 })
 
+t.test('a second unknown admission is fenced by a version that was read after it, not by one from before', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  const { store, reads } = countingReads(gateway.store)
+  const unknown = openUnknownAdmissions(store, 'me', () => false)
+  unknown.add(id, START)
+  let now = START
+  for (; reads.length < 1; now += 1_000) t.equal(await unknown.release(now), 0)
+  // Its write has read what this one stores, so that it may still replace it.
+  await gateway.plan('coder', { product: 'Coding', coding: CODING }, 2)
+  unknown.add(id, now)
+  for (; reads.length < 2; now += 1_000) t.equal(await unknown.release(now), 0)
+  await gateway.store.change(id, { op: 'admit', id: 'late', instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, now)
+  let released = 0
+  for (const until = now + 3_600_000; now < until; now += 1_000) released += await unknown.release(now)
+  t.equal(released, 1)
+})
+
 /** Notes the subscriptions whose records are read. */
 function countingReads(store: Store): { store: Store; reads: string[] } {
   const reads: string[] = []

@@ -1,0 +1,57 @@
+/** What becomes of a reservation whose writes fail: its admission, or an extension. */
+import { EventEmitter } from 'node:events'
+import t from 'tap'
+import { openInFlight } from '../../plugins/metering/in-flight.ts'
+import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
+import { openSettlements } from '../../plugins/metering/settlement.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+
+const failure = new Unavailable('store', new Error('no answer came'))
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+/** Settles a request with this admission, and returns the subscriptions whose records are read again later. */
+async function readAgain(durable: Promise<void>): Promise<string[]> {
+  const read: string[] = []
+  const response = new EventEmitter()
+  const { open } = openSettlements({
+    store: { change: (async () => ({ outcome: 'already' })) as never },
+    clock: () => 0,
+    pause: async () => {},
+    inFlight: openInFlight(),
+    unknown: { add: (subscription) => void read.push(subscription), release: async () => 0 },
+    queue: { admit: async (_request, attempt) => attempt(), notify() {} },
+    metrics: new Proxy({}, { get: () => () => {} }) as never,
+  })
+  const request = { log: { warn() {}, error() {} }, span: { run: (work: () => unknown) => work() }, logged: null } as unknown as Parameters<typeof open>[1]
+  durable.catch(() => {})
+  const admission = { id: 'a', subscription: 'acme/coder', admitted: { outcome: 'admitted', reserved: 100 }, durable } as Parameters<typeof open>[0]
+  open(admission, request, { raw: Object.assign(response, { closed: false, destroyed: false }) as never }).settleWith(Promise.resolve(null))
+  response.emit('close')
+  for (let turns = 0; turns < 5; turns++) await turn()
+  return read
+}
+
+t.test('after an admission that could not be stored, its record is read again: the write may still take effect', async (t) => {
+  t.same(await readAgain(Promise.reject(failure)), ['acme/coder'])
+  t.same(await readAgain(Promise.resolve()), [])
+})
+
+t.test('an extension that failed is tried again after a thousand further tokens', async (t) => {
+  const asked: number[] = []
+  let fails = true
+  const { cover, reserved } = openGrowth(100, async (tokens) => {
+    asked.push(tokens)
+    if (fails) throw failure
+    return tokens
+  }, () => {})
+  const covered = async (tokens: number) => {
+    cover(tokens, () => {})
+    await turn()
+    return reserved()
+  }
+  t.equal(await covered(150), 100)
+  fails = false
+  t.equal(await covered(1_150), 100, 'not at once')
+  t.equal(await covered(1_151), 1_151)
+  t.same(asked, [200, 1_151])
+})
