@@ -4,7 +4,10 @@ import { openConcurrencyLimits, sharesOf } from '../../plugins/dispatcher/concur
 import type { Attempted } from '../../plugins/dispatcher/delivery-attempt.ts'
 import { openStore } from '../../src/backends/store/store.ts'
 import { delivery, T0, task, taskId } from '../contracts/store/acme.ts'
+import { eventually } from '../flows/eventually.ts'
 import { openReceiver } from '../fakes/receiver.ts'
+import type { Delivery } from '../../src/domain/task.ts'
+import { bearer } from './gateway.ts'
 import { openStudio } from './studio.ts'
 
 const FAST: Attempted = { outcome: 'delivered', attempt: 1, final: true, lagMs: 0, durationMs: 999 }
@@ -104,4 +107,44 @@ t.test('one tenant alone has a hundred deliveries at once, and a claim never tak
   t.same(sharesOf(100), { limit: 50, perTenant: 12 })
   t.same(sharesOf(1), { limit: 1, perTenant: 4 })
   t.end()
+})
+
+t.test('ten tenants whose receivers hang and who replay without end hold up no webhook of another tenant', async (t) => {
+  const [hanging, receiver] = [await openReceiver(), await openReceiver()]
+  t.teardown(() => Promise.all([hanging.close(), receiver.close()]))
+  hanging.always(() => 'never')
+  // None of their attempts ends while the test runs.
+  const studio = await openStudio(t, { env: { WEBHOOK_TIMEOUT_SECONDS: '120' } })
+  const { store, keyVersionId, time } = studio
+  const due = async (first: number, tenant: string, made: Partial<Delivery>[]) => {
+    await store.createTask(task(first, { tenant, state: 'completed' }))
+    await store.relay(taskId(first), made.map((facts, n) => delivery(first + n, { tenant, taskId: taskId(first), keyVersionId, nextAttemptAt: 0, createdAt: time.now, ...facts })), [])
+  }
+  const failed = { state: 'failed', nextAttemptAt: null, attempts: [{ number: 1, at: time.now, durationMs: 1, statusCode: 500, error: 'status', responsePrefix: null }] } as const
+  const tenants = Array.from({ length: 10 }, (_, n) => `hangs-${n}`)
+  const made = (tenant: string) => Array.from({ length: 120 }, (_, n) => ({ host: `${tenant}-${n >> 2}.example`, url: hanging.url, ...(n % 2 === 0 ? {} : { ...failed, attempts: [...failed.attempts] }) }))
+  for (const [n, tenant] of tenants.entries()) await due(1000 * (n + 1), tenant, made(tenant))
+
+  let [isOver, replayed] = [false, 0]
+  const range = { since: new Date(time.now - 1000).toISOString(), until: new Date(time.now + 1000).toISOString() }
+  const replays = tenants.map(async (tenant) => {
+    const { raw } = await studio.key(studio.subscription, { tenant })
+    while (!isOver) {
+      const { count = 0 } = (await studio.app.inject({ method: 'POST', url: '/api/v1/deliveries/replay', headers: bearer(raw), payload: range })).json()
+      replayed += count
+    }
+  })
+  t.teardown(() => void (isOver = true))
+  await hanging.arrived(600)
+  await eventually('everything that had failed to be due again', () => Promise.resolve(replayed === 600 ? true : null))
+  await due(90_000, 'acme', Array.from({ length: 40 }, () => ({ host: new URL(receiver.url).host, url: receiver.url })))
+  await receiver.arrived(40)
+  isOver = true
+  await Promise.all(replays)
+  t.equal(replayed, 600, 'what had failed is due again once')
+  t.ok(hanging.received.length >= 600 && hanging.received.length < 1_000, `they hold ${hanging.received.length} places`)
+  for (const [n, tenant] of tenants.entries()) {
+    const attempts = (await store.deliveries(taskId(1000 * (n + 1)))).flatMap((one) => one.attempts)
+    t.equal(attempts.length, 60, `${tenant}: no attempt has ended since`)
+  }
 })
