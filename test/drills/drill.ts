@@ -5,6 +5,7 @@ const DRILLS: Record<string, string> = {
   upgrade: './upgrade.ts',
   'node-alert': './node-alert.ts',
   'unwritable-store': './unwritable-store.ts',
+  attack: './attack.ts',
   alerts: '../monitoring/drills.test.ts',
   runbooks: '../monitoring/runbooks.test.ts',
 }
