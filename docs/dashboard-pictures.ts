@@ -10,7 +10,8 @@ import pino from 'pino'
 import { chromium, type Page } from 'playwright-core'
 import { Registry } from 'prom-client'
 import sharp from 'sharp'
-import { buildApp, openBackends } from '../src/app.ts'
+import { buildApp } from '../src/app.ts'
+import { openBackends } from '../src/bootstrap/open-backends.ts'
 import { readConfig } from '../src/config/config.ts'
 import { eventually } from '../test/flows/eventually.ts'
 import { openReceiver } from '../test/fakes/receiver.ts'
@@ -115,6 +116,7 @@ mkdirSync(PICTURES, { recursive: true })
 const light = await signedIn({ colorScheme: 'light' })
 await photograph(light, 'home')
 await open(light, '/usage/coding', 'By key')
+await light.getByRole('table', { name: 'Coding requests, newest first' }).waitFor()
 await photograph(light, 'coding-usage')
 await open(light, `/tasks/${String(order['id'])}`, 'Attempt')
 await photograph(light, 'task')
@@ -131,7 +133,8 @@ await dark.getByLabel('Prompt').fill('A lighthouse by the sea at dawn')
 await dark.getByRole('button', { name: /^Create/ }).click()
 await dark.getByText('Processing').waitFor()
 await dark.getByText('Processing').waitFor({ state: 'detached' })
-await dark.locator('main h1').scrollIntoViewIfNeeded()
+await dark.locator('.gallery-item').nth(2).waitFor()
+await dark.evaluate('scrollTo(0, 0)')
 await photograph(dark, 'room')
 const phone = await signedIn({ colorScheme: 'light', viewport: { width: 390, height: 844 } })
 await photograph(phone, 'phone')

@@ -18,6 +18,7 @@ import controller from '../plugins/controller/controller.ts'
 import errors from '../plugins/errors/errors.ts'
 import { answerUnparsable, answerUnroutable } from '../plugins/errors/malformed-requests.ts'
 import metering from '../plugins/metering/metering.ts'
+import requestHistory from '../plugins/request-history/request-history.ts'
 import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
 import thirdParty from '../plugins/third-party/third-party.ts'
@@ -133,6 +134,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
       gateway.register(requestBody, { budget })
       gateway.register(metering)
       if (runs('gateway')) {
+        gateway.register(requestHistory)
         gateway.register(openai)
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)

@@ -13,6 +13,7 @@ import { keyRoutes } from './key-routes.ts'
 import { openLocalSignIn } from './local-sign-in.ts'
 import { pageRoutes } from './page.ts'
 import { planRoutes } from './plans.ts'
+import { requestListRoute } from './request-list.ts'
 import { roomRoutes, type RoomOptions } from './room-routes.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
@@ -84,6 +85,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
               planRoutes(tenant)
               keyRoutes(tenant)
               usageRoutes(tenant)
+              requestListRoute(tenant)
             })
           })
           await api.register(roomRoutes, { mediaRoutes, explains: mode === 'local' })

@@ -1,6 +1,6 @@
 /** `/dashboard/api/usage/media` and `/dashboard/api/usage/coding`: the numbers of one plan, as JSON or as CSV by day. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { keyUse } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
@@ -8,6 +8,7 @@ import { formatMoney } from '../../src/domain/money.ts'
 import { refusedOn } from '../../src/domain/subscription/refusals.ts'
 import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
+import { sendCsv } from './csv.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
 import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
@@ -16,7 +17,7 @@ const Query = Type.Object({
   plan: Type.Optional(Type.String({ maxLength: 253 })),
   format: Type.Optional(Type.Enum(['json', 'csv'])),
   /** The first day (UTC); without it, all that are known. */
-  since: Type.Optional(Type.String({ format: 'date' })),
+  since: Type.Optional(Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\d$' })),
 })
 
 type Day = Record<string, string | number>
@@ -148,13 +149,4 @@ function codingDays({ record: { coding } }: Pick<TenantPlan, 'record'>): (Day & 
     const { requests, input, cachedInput, output, charged } = coding?.usage[date] ?? NO_USAGE
     return { date, requests, input, cached_input: cachedInput, output, charged, refusals: refusedOn(refused[date]) }
   })
-}
-
-/** RFC 4180. The members are dates, numbers and names of the catalogue: none needs a quote, and none begins a formula. */
-function sendCsv(reply: FastifyReply, name: string, days: Day[]): FastifyReply {
-  const [first] = days
-  const lines = first ? [Object.keys(first).join(','), ...days.map((day) => Object.values(day).join(','))] : []
-  return reply
-    .headers({ 'content-type': 'text/csv; charset=utf-8', 'content-disposition': `attachment; filename="${name}.csv"` })
-    .send(lines.map((line) => `${line}\r\n`).join(''))
 }

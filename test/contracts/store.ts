@@ -11,6 +11,7 @@ import { keyPromises } from './store/api-keys.ts'
 import { lifePromises } from './store/lifecycle.ts'
 import { processPromises } from './store/heartbeats-and-leases.ts'
 import { scanPromises } from './store/scan.ts'
+import { codingRequestPromises } from './store/coding-requests.ts'
 import { sessionPromises } from './store/sessions.ts'
 import { subscriptionPromises } from './store/subscriptions.ts'
 import { taskPromises } from './store/tasks.ts'
@@ -26,6 +27,7 @@ export const storePromises: Promises<Place> = {
   ...keyPromises,
   ...processPromises,
   ...sessionPromises,
+  ...codingRequestPromises,
   ...declarationPromises,
   ...duePromises,
   ...taskPromises,

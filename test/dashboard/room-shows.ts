@@ -37,6 +37,12 @@ export async function showTests(t: Test, dashboard: Dashboard, { hasSharp }: { h
     t.equal(await prompt(page).inputValue(), long)
     t.ok(await create.isDisabled())
 
+    await page.route('**/dashboard/api/**', (route) => route.abort())
+    await prompt(page).fill('Lost')
+    await page.getByText('The service does not answer.').waitFor()
+    await page.unrouteAll({ behavior: 'ignoreErrors' })
+    await page.locator('.price[data-state="quoted"]').waitFor()
+
     await prompt(page).fill(`A quay, "it's" 'evening' $HOME 🌅 \\n`)
     await page.getByRole('button', { name: 'Code', exact: true }).click()
     const dialog = page.getByRole('dialog', { name: 'This request as code' })

@@ -23,7 +23,12 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     await today.waitFor()
     t.match(await today.locator('td').allTextContents(), [/20\d\d/, /^1$/, /^\d+$/], 'the table has the same numbers')
     await page.getByLabel('Share of coding').waitFor()
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV' }).click()])
+    const logged = page.getByRole('table', { name: 'Coding requests, newest first' }).locator('tbody tr').first()
+    await logged.waitFor()
+    t.match(await logged.locator('td').allTextContents(), [/20\d\d/, 'coding', 'Completed', /^\d+$/, '0', /^\d+$/, /^\d+$/, /^\d+(\.\d)? m?s$/])
+    const [list] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Requests as CSV' }).click()])
+    t.match(await readFile(await list.path(), 'utf8'), /^time,key,input,cached_input,output,charged,outcome,status,duration_ms,id\r\n20\d\d-[^,]+,coding,\d+,0,\d+,\d+,completed,200,\d+,/)
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV', exact: true }).click()])
     t.match(await readFile(await download.path(), 'utf8'), /^date,requests,input,cached_input,output,charged,refusals\r\n\d{4}-\d\d-\d\d,1,/)
   })
 
@@ -68,6 +73,6 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(page.url(), /days=90/)
     await page.reload()
     t.ok(await page.getByRole('radio', { name: '90 days' }).isChecked())
-    t.match(await page.getByRole('link', { name: 'CSV' }).getAttribute('href'), /since=20\d\d-\d\d-\d\d/)
+    t.match(await page.getByRole('link', { name: 'CSV', exact: true }).getAttribute('href'), /since=20\d\d-\d\d-\d\d/)
   })
 }

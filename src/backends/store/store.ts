@@ -4,6 +4,7 @@
  * concurrent changes. Time is an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../../domain/api-keys.ts'
+import type { CodingRequest, RequestPosition } from '../../domain/coding-requests.ts'
 import type { Session } from '../../domain/sessions.ts'
 import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
@@ -102,6 +103,11 @@ export type Store = Declarations &
     /** True for the first use of a value, by its hash, and false until `until` for any other, over all processes. */
     useOnce(hash: string, until: number, now: number): Promise<boolean>
 
+    /** Stores coding requests that have ended, those that are not stored yet, and keeps the newest `KEPT_REQUESTS` of each of their plans. */
+    logRequests(requests: CodingRequest[]): Promise<void>
+    /** Those of a plan, newest first, after the position (null: from the newest). */
+    requests(subscription: string, before: RequestPosition | null, limit: number): Promise<CodingRequest[]>
+
     /**
      * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
      * `next` of the part before (null: the first). `next` is null at the end.
@@ -141,6 +147,7 @@ export const ACCESS = {
   keysToTell: 'read',
   keysUsed: 'write',
   keyVersions: 'read',
+  logRequests: 'write',
   mintKey: 'write',
   moveTask: 'write',
   oldestTask: 'read',
@@ -157,6 +164,7 @@ export const ACCESS = {
   renewTask: 'write',
   replay: 'write',
   returnDelivery: 'write',
+  requests: 'read',
   scan: 'read',
   session: 'read',
   setKey: 'write',

@@ -1,6 +1,7 @@
 /** What the tenant has used, as the server counts it. */
 import { api } from './client.ts'
 import type { WindowUsage } from './plans.ts'
+import type { Page } from './tasks.ts'
 
 export type MediaUsage = {
   plan: string
@@ -34,6 +35,24 @@ export type CodingUsage = {
   keys: { name: string | null; used: number; refusals: number }[]
 }
 
+/** A coding request that has ended: what it used, and no word of it. */
+export type CodingRequest = {
+  id: string
+  time: string
+  key: string | null
+  input: number | null
+  cached_input: number | null
+  output: number | null
+  charged: number | null
+  /** `completed`, `client_left`, or the code of its error. */
+  outcome: string
+  status: number
+  duration_ms: number
+}
+
+/** A page of a plan's newest requests. */
+export const codingRequests = (plan: string, cursor: string | null, signal: AbortSignal): Promise<Page<CodingRequest>> =>
+  api('/usage/coding/requests', { query: { plan, ...(cursor === null ? {} : { cursor }) }, signal })
 /** Money and tasks of a plan. */
 export const mediaUsage = (plan: string, since: string, signal: AbortSignal): Promise<MediaUsage> =>
   api('/usage/media', { query: { plan, since }, signal })

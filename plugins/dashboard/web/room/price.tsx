@@ -1,6 +1,6 @@
 /** The price before spending: a quote that follows the form. */
 import { useEffect, useState } from 'preact/hooks'
-import { Problem } from '../api/client.ts'
+import { outage, Problem } from '../api/client.ts'
 import { Icon } from '../components/icon.tsx'
 import { money, span } from '../format.ts'
 import { readQuote, type Body, type Quote } from './media-api.ts'
@@ -16,6 +16,8 @@ export function useQuote(body: Body | null): Quoted {
   const [quoted, setQuoted] = useState<Quoted>({ state: 'none' })
   const text = body === null ? null : JSON.stringify(body)
   const ended = state.ended.value
+  // A quote that was lost is asked for again once the server answers.
+  const isOut = outage.value !== null
   useEffect(() => {
     if (text === null) return setQuoted({ state: 'none' })
     const abort = new AbortController()
@@ -32,7 +34,7 @@ export function useQuote(body: Body | null): Quoted {
       clearTimeout(timer)
       abort.abort()
     }
-  }, [text, plan, ended])
+  }, [text, plan, ended, isOut])
   return quoted
 }
 

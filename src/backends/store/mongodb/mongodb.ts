@@ -8,6 +8,7 @@ import type { Store, StoreOptions } from '../store.ts'
 import { claimIndexes, openClaims } from './delivery-claims.ts'
 import { clientOf, databaseOf, placeOf } from '../../mongodb/client.ts'
 import { openingFailure } from '../../mongodb/driver-errors.ts'
+import { codingRequestIndexes, openCodingRequests } from './coding-requests.ts'
 import { openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
@@ -35,6 +36,7 @@ export const INDEXES: Indexes = {
   ...deliveryQueueIndexes,
   ...eventIndexes,
   ...sessionIndexes,
+  ...codingRequestIndexes,
 }
 
 /**
@@ -56,6 +58,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     decide: changes.decide,
     ...openKeys(database),
     ...openSessions(database),
+    ...openCodingRequests(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

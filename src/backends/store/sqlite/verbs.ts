@@ -3,6 +3,7 @@ import { ACCESS, type Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { declarationTables, openDeclarations } from './resource-declarations.ts'
 import { deliveryTables, deliveryTimes, openDeliveries, waitingDeliveries } from './deliveries.ts'
+import { codingRequestTables, openCodingRequests } from './coding-requests.ts'
 import { addEndedAt, keyTables, openKeys } from './api-keys.ts'
 import { deliveryQueueTables } from './delivery-queues.ts'
 import { eventTables, openEventLog } from './event-log.ts'
@@ -25,6 +26,7 @@ export const UPGRADES = [
   sessionTables,
   holdTables,
   dueByTenant,
+  codingRequestTables,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
@@ -49,6 +51,7 @@ export function openVerbs(database: Database): Verbs {
     ...openSubscriptionRows(database),
     ...openKeys(database),
     ...openSessions(database),
+    ...openCodingRequests(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

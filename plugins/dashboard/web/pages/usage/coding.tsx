@@ -13,6 +13,7 @@ import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
 import { count, day, percent, short, time } from '../../format.ts'
 import { reasonsOf, Refusals } from './refusals.tsx'
+import { Requests } from './requests.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
@@ -57,6 +58,7 @@ function Loaded({ plan, since }: { plan: Plan; since: string }) {
           <Days days={usage.days} since={since} />
           <Refusals days={usage.days} />
           <Keys {...usage} />
+          <Requests plan={plan.name} />
         </>
       )}
     </Async>

@@ -1,0 +1,57 @@
+/** `/usage/coding/requests`: the newest coding requests of a plan, page by page or as CSV. Behind a session. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyInstance } from 'fastify'
+import { Type } from 'typebox'
+import { KEPT_REQUESTS, type CodingRequest, type RequestPosition } from '../../src/domain/coding-requests.ts'
+import { invalid } from '../../src/domain/request-validation.ts'
+import { sendCsv } from './csv.ts'
+import { dateOf, planOf } from './plans.ts'
+import { sessionOf } from './sessions.ts'
+
+const PAGE = 20
+const Query = Type.Object({
+  plan: Type.Optional(Type.String({ maxLength: 253 })),
+  format: Type.Optional(Type.Enum(['json', 'csv'])),
+  cursor: Type.Optional(Type.String({ maxLength: 200 })),
+})
+
+/** Registers the route. Times are ISO; a key that was removed has no name. */
+export function requestListRoute(app: FastifyInstance): void {
+  app.withTypeProvider<TypeBoxTypeProvider>().get('/usage/coding/requests', { schema: { querystring: Query } }, async (request, reply) => {
+    const { plan: name, format, cursor } = request.query
+    const plan = await planOf(app, sessionOf(request).tenant, 'coding', name)
+    const names = new Map((await app.store.keysOf(plan.record.id)).map((key): [string, string] => [key.keyId, key.name]))
+    const shown = (one: CodingRequest) => described(one, names.get(one.keyId) ?? null)
+    if (format === 'csv') {
+      const all = await app.store.requests(plan.record.id, null, KEPT_REQUESTS)
+      return sendCsv(reply, `coding-requests-${plan.name}`, all.map(shown))
+    }
+    const found = await app.store.requests(plan.record.id, cursor === undefined ? null : readCursor(cursor), PAGE + 1)
+    const page = found.slice(0, PAGE)
+    const last = page.at(-1)
+    const hasMore = found.length > PAGE
+    return { data: page.map(shown), has_more: hasMore, next_cursor: hasMore && last ? `${last.at}.${last.id}` : null }
+  })
+}
+
+function described({ id, at, durationMs, status, code, isComplete, usage, charged }: CodingRequest, key: string | null) {
+  return {
+    time: dateOf(at),
+    key,
+    input: usage?.input ?? null,
+    cached_input: usage?.cachedInput ?? null,
+    output: usage?.output ?? null,
+    charged,
+    outcome: isComplete ? (code ?? (status < 400 ? 'completed' : String(status))) : 'client_left',
+    status,
+    duration_ms: durationMs,
+    id,
+  }
+}
+
+function readCursor(cursor: string): RequestPosition {
+  const [, at, id] = /^(\d{1,15})\.([\w-]{1,100})$/.exec(cursor) ?? []
+  if (at === undefined || id === undefined)
+    throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
+  return { at: Number(at), id }
+}

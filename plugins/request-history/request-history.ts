@@ -1,0 +1,66 @@
+/**
+ * Keeps the newest coding requests of each plan, for the usage page of the dashboard. They are written together every few seconds: a request
+ * itself writes nothing more.
+ */
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { KEPT_REQUESTS, type CodingRequest } from '../../src/domain/coding-requests.ts'
+import type { Usage } from '../../src/domain/token-windows.ts'
+
+const FLUSH_MS = 5_000
+/** Beyond these, while the store is away, the oldest are lost. */
+const WAITING_MAX = 10 * KEPT_REQUESTS
+
+/** The fields of the log line that the settlement of a request adds. */
+type Settled = { reservation?: string; tokens?: Usage | undefined; charged?: number | null }
+
+async function requestHistory(app: FastifyInstance): Promise<void> {
+  const { store, clock, log } = app
+  let waiting: CodingRequest[] = []
+
+  async function flush(): Promise<void> {
+    if (waiting.length === 0) return
+    const requests = waiting
+    waiting = []
+    try {
+      await store.logRequests(requests)
+    } catch (err) {
+      waiting = [...requests, ...waiting].slice(-WAITING_MAX)
+      log.warn({ event: 'requests_unlogged', err, count: waiting.length }, 'coding requests not written to the history, will be retried')
+    }
+  }
+
+  async function add(ended: Omit<CodingRequest, 'id' | 'usage' | 'charged'>, settled: Promise<Settled>): Promise<void> {
+    const { reservation: id, tokens, charged = null } = await settled
+    if (id === undefined) return
+    waiting.push({ id, ...ended, usage: tokens ?? null, charged })
+    if (waiting.length > WAITING_MAX) waiting.shift()
+  }
+
+  app.addHook('onRequest', (request, reply, done) => {
+    const at = clock()
+    reply.raw.once('close', () => {
+      const { caller, failed, logged, startedMs } = request
+      if (!caller || !logged) return
+      const { subscription, keyId } = caller.key
+      const { statusCode: status, writableFinished: isComplete } = reply.raw
+      const durationMs = Math.round(performance.now() - startedMs)
+      void add({ subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }, logged)
+    })
+    done()
+  })
+
+  const timer = setInterval(() => void flush(), FLUSH_MS)
+  timer.unref()
+  app.addHook('onClose', async () => {
+    clearInterval(timer)
+    await flush()
+  })
+}
+
+export default fp(requestHistory, {
+  name: 'request-history',
+  fastify: '5.x',
+  dependencies: ['metering'],
+  decorators: { fastify: ['clock', 'store'], request: ['caller', 'failed', 'logged', 'startedMs'] },
+})
