@@ -64,10 +64,42 @@ t.test("agents' settings reach a chat upstream, but not OpenAI's own servers, wh
   const refused = ['chat:reasoning', 'chat:thinking', 'chat:enable_thinking', 'chat:cache_control']
   for (const host of ['api.openai.com', 'a.openai.azure.com', 'a.cognitiveservices.azure.com', 'a.services.ai.azure.com']) t.same(dropped(`https://${host}/v1`), refused, host)
   for (const host of ['myopenai.com', 'services.ai.azure.com.test']) t.same(dropped(`https://${host}/v1`), [], host)
+  const mark = { cache_control: { type: 'ephemeral' } }
+  const plain = { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: { cache_control: { type: 'string' } } } } }
+  const tools = [{ ...plain, ...mark }, { ...plain, function: { ...plain.function, ...mark } }, plain]
+  await chat(gateway, { tools })
+  t.same(upstream.requests.at(-1)?.body['tools'], tools)
   const openai = await setUp(t, answers, {}, { drop: refused })
+  await chat(openai.gateway, { tools })
+  t.same(openai.upstream.requests.at(-1)?.body['tools'], [plain, plain, plain])
   await chat(openai.gateway, { ...settings, messages })
   t.same(openai.upstream.requests.at(-1)?.body['messages'], [messages[0], { role: 'user', content: [{ type: 'text', text: 'x' }] }])
   for (const name of Object.keys(settings)) t.notOk(name in openai.upstream.requests.at(-1)!.body, name)
+})
+
+t.test('how a chat client asks for thinking becomes an effort, or a budget', async (t) => {
+  const [overResponses, overMessages] = [await setUp(t, answers, {}, { wire: 'responses' }), await setUp(t, answers, {}, { wire: 'messages' })]
+  const cases: [object, string | undefined, number | undefined][] = [
+    [{ thinking: { type: 'enabled', budget_tokens: 2000 } }, 'low', 2048],
+    [{ thinking: { type: 'enabled', budget_tokens: 10_000 } }, 'medium', 2048],
+    [{ reasoning: { max_tokens: 20_000 } }, 'high', 2048],
+    [{ thinking: { type: 'enabled' } }, 'medium', 2048],
+    [{ thinking: { type: 'adaptive' } }, 'medium', 2048],
+    [{ enable_thinking: true }, 'medium', 2048],
+    [{ reasoning: { enabled: true } }, 'medium', 2048],
+    [{ reasoning_effort: 'low', thinking: { type: 'enabled', budget_tokens: 60_000 } }, 'low', 2048],
+    [{ thinking: { type: 'disabled' } }, undefined, undefined],
+    [{ enable_thinking: false }, undefined, undefined],
+    [{ reasoning: { enabled: false } }, undefined, undefined],
+  ]
+  for (const [settings, effort, budget] of cases) {
+    const named = JSON.stringify(settings)
+    await chat(overResponses.gateway, settings)
+    t.equal((overResponses.upstream.requests.at(-1)!.body as Loose).reasoning?.effort, effort, named)
+    await chat(overMessages.gateway, settings)
+    // At most half of the limit of 4,096 tokens.
+    t.equal((overMessages.upstream.requests.at(-1)!.body as Loose).thinking?.budget_tokens, budget, named)
+  }
 })
 
 t.test("agents' settings of another type are left out, and refuse no request", async (t) => {
@@ -103,6 +135,12 @@ t.test('the effort and the cache marks of a chat client reach a Messages upstrea
   const other = await setUp(t, answers, {}, { wire: 'responses' })
   await chat(other.gateway, { messages, reasoning: { effort: 'low' } })
   t.match(other.upstream.requests.at(-1)?.body, { reasoning: { effort: 'low' } })
+  t.notOk(other.upstream.requests.at(-1)?.text.includes('cache_control'))
+  const marked = { type: 'function', function: { name: 'f', parameters: {} }, ...mark }
+  await chat(gateway, { tools: [marked] })
+  t.match(upstream.requests.at(-1)?.body['tools'], [{ name: 'f', ...mark }])
+  t.equal(upstream.requests.at(-1)!.text.split('cache_control').length - 1, 1)
+  await chat(other.gateway, { tools: [marked] })
   t.notOk(other.upstream.requests.at(-1)?.text.includes('cache_control'))
   const tool = { type: 'function', function: { name: 'f', parameters: {} } }
   const called = { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }] }

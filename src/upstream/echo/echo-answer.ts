@@ -8,6 +8,8 @@ export type EchoRequest = {
   outputs: string[]
   /** Names of the functions on offer. */
   tools: string[]
+  /** Whether it asks for reasoning. */
+  thinks: boolean
   /** Bytes of the conversation, and of the part before the last user message. */
   bytes: number
   earlierBytes: number
@@ -16,8 +18,10 @@ export type EchoRequest = {
 
 export type Usage = { input: number; cached: number; output: number }
 
-/** `pieces` are streamed one by one and count as one token each. */
+/** `thought` and `pieces` are streamed piece by piece, each of which counts as one token. */
 export type EchoAnswer = {
+  /** Empty unless the request asks for reasoning. */
+  thought: string[]
   call: { name: string; arguments: string } | null
   pieces: string[]
   cutOff: boolean
@@ -30,6 +34,8 @@ const MAX_WAIT_MS = 60_000
 /** Characters of the user's text that are repeated; more would block the process. */
 const MAX_ECHOED_LENGTH = 20_000
 
+const THOUGHT = ['I ', 'repeat ', 'what ', 'was ', 'said.']
+
 /** The text of a message, also where it comes as a list of parts. */
 export function textOf(content: unknown): string {
   if (typeof content === 'string') return content
@@ -41,12 +47,18 @@ export function answerTo(request: EchoRequest): EchoAnswer {
   const call = request.outputs.length === 0 ? callIn(request.user, request.tools) : null
   const whole = call ? split(call.arguments, /(?<=[,:{ ])/) : split(textFor(request), /(?<=\s)/)
   const pieces = request.maxTokens === null || call ? whole : whole.slice(0, request.maxTokens)
+  const thought = request.thinks ? THOUGHT : []
   return {
+    thought,
     call,
     pieces,
     cutOff: pieces.length < whole.length,
     waitMs: Math.min(MAX_WAIT_MS, directive(request.user, 'wait') ?? 0),
-    usage: { input: Math.max(1, Math.ceil(request.bytes / 4)), cached: Math.floor(request.earlierBytes / 4), output: pieces.length },
+    usage: {
+      input: Math.max(1, Math.ceil(request.bytes / 4)),
+      cached: Math.floor(request.earlierBytes / 4),
+      output: thought.length + pieces.length,
+    },
   }
 }
 

@@ -8,12 +8,23 @@ export type ChatBody = {
   max_tokens?: number
   max_completion_tokens?: number
   n?: number
+  reasoning_effort?: string
+  reasoning?: { effort?: string; enabled?: boolean; max_tokens?: number }
+  thinking?: { type?: string }
+  enable_thinking?: boolean
   stream?: boolean
   stream_options?: { include_usage?: boolean }
 }
 
 /** `created` is epoch seconds. */
 export type AnswerHead = { id: string; model: string; created: number }
+
+function asksForThinking({ reasoning_effort: effort, reasoning, thinking, enable_thinking: enabled }: ChatBody): boolean {
+  const wanted = effort ?? reasoning?.effort
+  if (wanted !== undefined) return wanted !== 'none'
+  const byTokens = (reasoning?.max_tokens ?? 0) > 0
+  return byTokens || reasoning?.enabled === true || enabled === true || (thinking?.type ?? 'disabled') !== 'disabled'
+}
 
 function read(body: ChatBody): EchoRequest {
   const messages = body.messages ?? []
@@ -25,20 +36,26 @@ function read(body: ChatBody): EchoRequest {
       .filter(({ role }) => role === 'tool')
       .map(({ content }) => textOf(content)),
     tools: (body.tools ?? []).flatMap((tool) => (tool.type === 'function' && tool.function?.name ? [tool.function.name] : [])),
+    thinks: asksForThinking(body),
     bytes: JSON.stringify(messages).length,
     earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
   }
 }
 
-function usageOf({ usage }: EchoAnswer, choices: number): object {
+function usageOf({ usage, thought }: EchoAnswer, choices: number): object {
   const output = usage.output * choices
   return {
     prompt_tokens: usage.input,
     completion_tokens: output,
     total_tokens: usage.input + output,
     prompt_tokens_details: { cached_tokens: usage.cached, audio_tokens: 0 },
-    completion_tokens_details: { reasoning_tokens: 0, audio_tokens: 0, accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 },
+    completion_tokens_details: {
+      reasoning_tokens: thought.length * choices,
+      audio_tokens: 0,
+      accepted_prediction_tokens: 0,
+      rejected_prediction_tokens: 0,
+    },
   }
 }
 
@@ -53,7 +70,8 @@ const indexes = (body: ChatBody) => Array.from({ length: body.n ?? 1 }, (_, inde
 export function chatJson(body: ChatBody, { id, model, created }: AnswerHead): object {
   const answer = answerTo(read(body))
   const text = answer.pieces.join('')
-  const message = answer.call
+  const thought = answer.thought.length > 0 ? { reasoning_content: answer.thought.join('') } : {}
+  const spoken = answer.call
     ? { role: 'assistant', content: null, refusal: null, tool_calls: [{ id: `call_${id}`, type: 'function', function: answer.call }] }
     : { role: 'assistant', content: text, refusal: null, annotations: [] }
   return {
@@ -61,7 +79,12 @@ export function chatJson(body: ChatBody, { id, model, created }: AnswerHead): ob
     object: 'chat.completion',
     created,
     model,
-    choices: indexes(body).map((index) => ({ index, message, logprobs: null, finish_reason: finishReason(answer) })),
+    choices: indexes(body).map((index) => ({
+      index,
+      message: { ...spoken, ...thought },
+      logprobs: null,
+      finish_reason: finishReason(answer),
+    })),
     usage: usageOf(answer, body.n ?? 1),
     service_tier: 'default',
     system_fingerprint: `fp_${model}`,
@@ -87,6 +110,7 @@ export function* chatEvents(body: ChatBody, { id, model, created }: AnswerHead):
   })
   const choice = (index: number, delta: object, reason: string | null = null) => [{ index, delta, logprobs: null, finish_reason: reason }]
   for (const index of indexes(body)) {
+    for (const piece of answer.thought) yield event(choice(index, { role: 'assistant', reasoning_content: piece }))
     if (answer.call) {
       yield event(
         choice(index, {

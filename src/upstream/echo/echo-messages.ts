@@ -8,6 +8,7 @@ export type MessagesBody = {
   messages?: Message[]
   system?: unknown
   tools?: { name?: string }[]
+  thinking?: { type?: string }
   max_tokens?: number
   stream?: boolean
 }
@@ -19,6 +20,7 @@ function read(body: MessagesBody): EchoRequest {
     user: promptIn(messages[last]),
     outputs: messages.slice(last + 1).flatMap((message) => resultsIn(message).map(({ content }) => textOf(content))),
     tools: (body.tools ?? []).flatMap(({ name }) => name ?? []),
+    thinks: (body.thinking?.type ?? 'disabled') !== 'disabled',
     bytes: JSON.stringify(messages).length + textOf(body.system).length,
     earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_tokens ?? null,
@@ -56,7 +58,14 @@ function message({ usage }: EchoAnswer, { id, model }: AnswerHead, content: obje
   }
 }
 
-/** The one block of the answer, with this text or these arguments. */
+/** What makes a client send the block back. */
+const signatureOf = (id: string) => `echo-${id}`
+
+function thinkingBlocks({ thought }: EchoAnswer, id: string): object[] {
+  return thought.length > 0 ? [{ type: 'thinking', thinking: thought.join(''), signature: signatureOf(id) }] : []
+}
+
+/** The last block of the answer, with this text or these arguments. */
 function block({ call }: EchoAnswer, id: string, text: string): object {
   return call ? { type: 'tool_use', id: `toolu_${id}`, name: call.name, input: JSON.parse(text || '{}') } : { type: 'text', text }
 }
@@ -64,7 +73,7 @@ function block({ call }: EchoAnswer, id: string, text: string): object {
 /** The answer in JSON. */
 export function messagesJson(body: MessagesBody, head: AnswerHead): object {
   const answer = answerTo(read(body))
-  return message(answer, head, [block(answer, head.id, answer.pieces.join(''))], stopReason(answer))
+  return message(answer, head, [...thinkingBlocks(answer, head.id), block(answer, head.id, answer.pieces.join(''))], stopReason(answer))
 }
 
 /** The answer as events; the caller waits `waitMs` before each. */
@@ -73,9 +82,16 @@ export function* messagesEvents(body: MessagesBody, head: AnswerHead): Generator
   const event = (type: string, members: object = {}) => ({ event: type, data: JSON.stringify({ type, ...members }), waitMs: answer.waitMs })
   const delta = (piece: string) => (answer.call ? { type: 'input_json_delta', partial_json: piece } : { type: 'text_delta', text: piece })
   yield event('message_start', { message: message(answer, head, [], null) })
-  yield event('content_block_start', { index: 0, content_block: block(answer, head.id, '') })
-  for (const piece of answer.pieces) yield event('content_block_delta', { index: 0, delta: delta(piece) })
-  yield event('content_block_stop', { index: 0 })
+  for (const content_block of thinkingBlocks(answer, head.id)) {
+    yield event('content_block_start', { index: 0, content_block: { ...content_block, thinking: '', signature: '' } })
+    for (const thinking of answer.thought) yield event('content_block_delta', { index: 0, delta: { type: 'thinking_delta', thinking } })
+    yield event('content_block_delta', { index: 0, delta: { type: 'signature_delta', signature: signatureOf(head.id) } })
+    yield event('content_block_stop', { index: 0 })
+  }
+  const index = answer.thought.length > 0 ? 1 : 0
+  yield event('content_block_start', { index, content_block: block(answer, head.id, '') })
+  for (const piece of answer.pieces) yield event('content_block_delta', { index, delta: delta(piece) })
+  yield event('content_block_stop', { index })
   yield event('message_delta', { delta: { stop_reason: stopReason(answer), stop_sequence: null }, usage: usageOf(answer.usage) })
   yield event('message_stop')
 }

@@ -9,6 +9,7 @@ export type ResponsesBody = {
   instructions?: string | null
   tools?: Tool[]
   max_output_tokens?: number | null
+  reasoning?: { effort?: string | null; summary?: string | null } | null
   stream?: boolean
 }
 
@@ -22,6 +23,7 @@ function read(body: ResponsesBody): EchoRequest {
       .filter(({ type }) => type === 'function_call_output')
       .map(({ output }) => textOf(output)),
     tools: functionsOf(body).map(({ name }) => name),
+    thinks: (body.reasoning?.effort ?? body.reasoning?.summary ?? 'none') !== 'none',
     bytes: JSON.stringify(items).length + (body.instructions ?? '').length,
     earlierBytes: JSON.stringify(items.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_output_tokens ?? null,
@@ -55,6 +57,13 @@ function outputItem(body: ResponsesBody, answer: EchoAnswer, id: string, status:
   return { id: `msg_${id}`, type: 'message', status, role: 'assistant', content: status === 'in_progress' ? [] : [part(text)] }
 }
 
+/** The reasoning of the answer, with the text of its summary; none for a request that does not ask for it. */
+function reasoningItems({ thought }: EchoAnswer, id: string, text: string): { id: string; summary: object[] }[] {
+  if (thought.length === 0) return []
+  const summary = text === '' ? [] : [{ type: 'summary_text', text }]
+  return [Object.assign({ id: `rs_${id}`, summary }, { type: 'reasoning', encrypted_content: `echo-${id}` })]
+}
+
 function part(text: string): object {
   return { type: 'output_text', text, annotations: [], logprobs: [] }
 }
@@ -66,7 +75,7 @@ function response(body: ResponsesBody, answer: EchoAnswer, { id, model, created 
     input_tokens: input,
     input_tokens_details: { cached_tokens: cached, cache_write_tokens: 0 },
     output_tokens: output,
-    output_tokens_details: { reasoning_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: answer.thought.length },
     total_tokens: input + output,
   }
   return {
@@ -79,7 +88,9 @@ function response(body: ResponsesBody, answer: EchoAnswer, { id, model, created 
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
     instructions: body.instructions ?? null,
     model,
-    output: complete ? [outputItem(body, answer, id, status, answer.pieces.join(''))] : [],
+    output: complete
+      ? [...reasoningItems(answer, id, answer.thought.join('')), outputItem(body, answer, id, status, answer.pieces.join(''))]
+      : [],
     usage: complete ? usage : null,
     service_tier: 'default',
   }
@@ -106,10 +117,12 @@ export function* responsesEvents(body: ResponsesBody, head: AnswerHead): Generat
   })
   yield event('response.created', { response: response(body, answer, head, 'in_progress') })
   yield event('response.in_progress', { response: response(body, answer, head, 'in_progress') })
-  yield event('response.output_item.added', { output_index: 0, item: outputItem(body, answer, head.id, 'in_progress', '') })
-  yield* answer.call ? callEvents(answer, head.id, event) : textEvents(answer, head.id, event)
+  const index = answer.thought.length > 0 ? 1 : 0
+  yield* reasoningEvents(answer, head.id, event)
+  yield event('response.output_item.added', { output_index: index, item: outputItem(body, answer, head.id, 'in_progress', '') })
+  yield* answer.call ? callEvents(answer, head.id, index, event) : textEvents(answer, head.id, index, event)
   yield event('response.output_item.done', {
-    output_index: 0,
+    output_index: index,
     item: outputItem(body, answer, head.id, finalStatus(answer), answer.pieces.join('')),
   })
   yield event(`response.${finalStatus(answer)}`, { response: response(body, answer, head, finalStatus(answer)) })
@@ -117,8 +130,21 @@ export function* responsesEvents(body: ResponsesBody, head: AnswerHead): Generat
 
 type MakeEvent = (type: string, members: object) => { event: string; data: string; waitMs: number }
 
-function* textEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
-  const place = { item_id: `msg_${id}`, output_index: 0, content_index: 0 }
+function* reasoningEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
+  const text = answer.thought.join('')
+  for (const item of reasoningItems(answer, id, text)) {
+    const place = { item_id: item.id, output_index: 0, summary_index: 0 }
+    yield event('response.output_item.added', { output_index: 0, item: { ...item, summary: [] } })
+    yield event('response.reasoning_summary_part.added', { ...place, part: { type: 'summary_text', text: '' } })
+    for (const piece of answer.thought) yield event('response.reasoning_summary_text.delta', { ...place, delta: piece })
+    yield event('response.reasoning_summary_text.done', { ...place, text })
+    yield event('response.reasoning_summary_part.done', { ...place, part: item.summary[0] })
+    yield event('response.output_item.done', { output_index: 0, item })
+  }
+}
+
+function* textEvents(answer: EchoAnswer, id: string, index: number, event: MakeEvent) {
+  const place = { item_id: `msg_${id}`, output_index: index, content_index: 0 }
   const text = answer.pieces.join('')
   yield event('response.content_part.added', { ...place, part: part('') })
   for (const piece of answer.pieces) yield event('response.output_text.delta', { ...place, delta: piece, logprobs: [] })
@@ -126,8 +152,8 @@ function* textEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
   yield event('response.content_part.done', { ...place, part: part(text) })
 }
 
-function* callEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
-  const place = { item_id: `fc_${id}`, output_index: 0 }
+function* callEvents(answer: EchoAnswer, id: string, index: number, event: MakeEvent) {
+  const place = { item_id: `fc_${id}`, output_index: index }
   for (const piece of answer.pieces) yield event('response.function_call_arguments.delta', { ...place, delta: piece })
   yield event('response.function_call_arguments.done', { ...place, arguments: answer.pieces.join('') })
 }

@@ -47,9 +47,22 @@ export function withoutMembers(body: Members, names: readonly string[]): Members
   return rest
 }
 
+const isMarked = (part: unknown) => isMembers(part) && own(part, 'cache_control') !== undefined
+
+/** The members of a chat without the marks of a cache at tools and in them, for servers that refuse them. */
+export function withoutToolMarks(members: Members): Members {
+  const { tools } = members
+  if (!Array.isArray(tools)) return members
+  const unmarked = (tools as Members[]).map((tool) => {
+    const plain = isMarked(tool) ? withoutMembers(tool, ['cache_control']) : tool
+    const declared = own(plain, 'function')
+    return isMarked(declared) ? { ...plain, function: withoutMembers(declared as Members, ['cache_control']) } : plain
+  })
+  return { ...members, tools: unmarked }
+}
+
 /** The messages of a chat without the marks of a cache in their parts, for servers that refuse them. */
 export function withoutCacheMarks(messages: readonly Members[]): Members[] {
-  const isMarked = (part: unknown) => isMembers(part) && own(part, 'cache_control') !== undefined
   return messages.map((message) => {
     const content = own(message, 'content')
     if (!Array.isArray(content) || !content.some(isMarked)) return message

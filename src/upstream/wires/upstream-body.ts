@@ -1,7 +1,7 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
 import { openTurns } from '../../concurrency/event-loop-turns.ts'
 import { isWithin, stringifyIncrementally } from '../../json/incremental-stringify.ts'
-import { lists, sentMembers, withoutCacheMarks } from '../policy/request-policy.ts'
+import { lists, sentMembers, withoutCacheMarks, withoutToolMarks } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { openCallId } from './sealed-members.ts'
@@ -53,8 +53,8 @@ export function bodyWriter(wire: WireName, members: Members, limitField: string,
     return { model, [field]: limit, ...sentMembers(wire, others, policy) }
   }
   const body = (target: Target): Members => {
-    const built = head(target)
     const isUnmarked = wire === 'chat' && lists(target.policy.drop, wire, 'cache_control')
+    const built = isUnmarked ? withoutToolMarks(head(target)) : head(target)
     built[name] = isUnmarked ? withoutCacheMarks(conversation as Members[]) : conversation
     return built
   }

@@ -2,6 +2,7 @@
 import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import type { ChatRequest } from '../../wires/chat/chat-request.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
+import { effortOfBudget } from '../budget-effort.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 import { inputItems } from './input-items.ts'
 import { responsesToolMembers } from './responses-tools.ts'
@@ -20,12 +21,14 @@ const SHARED = [
   'user',
 ]
 
-/** `marks`: whether content keeps its `cache_control`, which only the Messages wire has. Throws `unsupported_parameter`. */
+const THINKING: unknown[] = ['enabled', 'adaptive', 'auto']
+
+/** `marks`: whether content and tools keep its `cache_control`, which only the Messages wire has. Throws `unsupported_parameter`. */
 export function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids, marks: boolean): Members {
   if (choices > 1) throw unsupported('n')
   refuseUntranslatable(body)
   const input = inputItems(messages, ids, marks)
-  const built: Members = { input, store: false, ...responsesToolMembers(body) }
+  const built: Members = { input, store: false, ...responsesToolMembers(body, marks) }
   for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
   const effort = effortOf(body)
   const include = [
@@ -40,10 +43,17 @@ export function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids
   return Object.keys(text).length === 0 ? built : { ...built, text }
 }
 
-/** OpenAI's own member, or that of OpenRouter. */
+/** Of a model that is to think and is not told how much. */
+const DEFAULT_EFFORT = 'medium'
+
+/** By OpenAI's own member, by `reasoning` (OpenRouter), or by `thinking` and `enable_thinking` of open models. Whoever wants none leaves the default to the model. */
 function effortOf(body: Members): string | undefined {
-  const named = own(body, 'reasoning_effort') ?? own((own(body, 'reasoning') ?? {}) as Members, 'effort')
-  return typeof named === 'string' ? named : undefined
+  const [reasoning, thinking] = ['reasoning', 'thinking'].map((name) => (own(body, name) ?? {}) as Members) as [Members, Members]
+  const named = own(body, 'reasoning_effort') ?? own(reasoning, 'effort')
+  if (typeof named === 'string') return named
+  const budgeted = effortOfBudget(own(reasoning, 'max_tokens')) ?? effortOfBudget(own(thinking, 'budget_tokens'))
+  const asks = own(reasoning, 'enabled') === true || THINKING.includes(own(thinking, 'type')) || own(body, 'enable_thinking') === true
+  return budgeted ?? (asks ? DEFAULT_EFFORT : undefined)
 }
 
 function refuseUntranslatable(body: Members): void {

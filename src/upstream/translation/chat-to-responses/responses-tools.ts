@@ -7,12 +7,16 @@ export function hasFunctions(body: Members): boolean {
   return Array.isArray(own(body, 'functions')) && !Array.isArray(own(body, 'tools'))
 }
 
-/** `tools` and `tool_choice`; none without tools. Throws `unsupported_parameter` for a tool in the form of another wire. */
-export function responsesToolMembers(body: Members): Members {
+/** `tools` and `tool_choice`; none without tools. `marks`: whether tools keep their `cache_control`. Throws `unsupported_parameter` for a tool in the form of another wire. */
+export function responsesToolMembers(body: Members, marks: boolean): Members {
   const legacy = hasFunctions(body)
   const tools = legacy
     ? (own(body, 'functions') as Members[]).map(functionTool)
-    : ((own(body, 'tools') ?? []) as Members[]).flatMap((tool, index) => toolOf(tool, `tools[${index}]`) ?? [])
+    : ((own(body, 'tools') ?? []) as Members[]).flatMap((tool, index) => {
+        const built = toolOf(tool, `tools[${index}]`)
+        const mark = marks ? own(tool, 'cache_control') : undefined
+        return built ? (isMembers(mark) ? { ...built, cache_control: mark } : built) : []
+      })
   const choice = toolChoice(own(body, legacy ? 'function_call' : 'tool_choice'))
   return tools.length === 0 ? {} : { tools, ...(choice === undefined ? {} : { tool_choice: choice }) }
 }

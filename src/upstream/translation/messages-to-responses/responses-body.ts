@@ -1,15 +1,10 @@
 /** The body of a Messages request as the body of a Responses request. */
 import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { MODEL } from '../../wires/model-name.ts'
+import { effortOfBudget } from '../budget-effort.ts'
 import { inputItems, instructionsOf, type Place } from './input-items.ts'
 import { toolMembers } from './function-tools.ts'
 
-/** The highest budget of thinking tokens of each effort. */
-const BUDGETS: [number, string][] = [
-  [4096, 'low'],
-  [16_384, 'medium'],
-  [Infinity, 'high'],
-]
 /** The Responses wire's efforts end at `high` for most models. */
 const EFFORTS: Record<string, string> = { low: 'low', medium: 'medium', high: 'high', xhigh: 'high', max: 'high' }
 
@@ -46,8 +41,7 @@ function reasoningMembers(body: Members, items: Members[]): Members {
 function effortOf(body: Members): string | undefined {
   const named = own((own(body, 'output_config') ?? {}) as Members, 'effort')
   if (typeof named === 'string' && Object.hasOwn(EFFORTS, named)) return EFFORTS[named]
-  const budget = own((own(body, 'thinking') ?? {}) as Members, 'budget_tokens')
-  return typeof budget === 'number' ? BUDGETS.find(([most]) => budget <= most)?.[1] : undefined
+  return effortOfBudget(own((own(body, 'thinking') ?? {}) as Members, 'budget_tokens'))
 }
 
 function formatOf(body: Members): Members | null {

@@ -21,7 +21,8 @@ export function messagesBody(body: Members, limit: number, stop: readonly string
   const refusesThinking = lacksThinking || ['any', 'tool'].includes(ownText((toolsSent['tool_choice'] ?? {}) as Members, 'type'))
   const thinks = thinking?.['type'] === 'enabled' && !refusesThinking
   const user = own(body, 'user') ?? own(body, 'safety_identifier')
-  if (!system.some(isMarked) && !messages.some(({ content }) => (content as Members[]).some(isMarked))) {
+  const isMarkedTool = ((toolsSent['tools'] ?? []) as Members[]).some(isMarked)
+  if (!isMarkedTool && !system.some(isMarked) && !messages.some(({ content }) => (content as Members[]).some(isMarked))) {
     cacheLast(system)
     cacheLast((messages.at(-1)?.['content'] ?? []) as Members[])
   }
@@ -65,7 +66,10 @@ function formatMember(text: unknown): Members {
 function toolMembers(body: Members, tools: ChatTools): Members {
   const { tools: functions, tool_choice: choice } = chatToolMembers(own(body, 'tool_choice'), tools)
   if (!Array.isArray(functions) || functions.length === 0) return {}
-  const declared = (functions as Members[]).map(({ function: one }) => toolOf(one as Members))
+  const marks = new Map<unknown, unknown>()
+  for (const tool of own(body, 'tools') as Members[])
+    if (isMembers(own(tool, 'cache_control'))) marks.set(tools.chatName(ownText(tool, 'name'), null), own(tool, 'cache_control'))
+  const declared = (functions as Members[]).map(({ function: one }) => toolOf(one as Members, marks))
   const isSerial = own(body, 'parallel_tool_calls') === false
   const chosen = choiceOf(choice) ?? (isSerial ? { type: 'auto' } : null)
   if (!chosen) return { tools: declared }
@@ -75,12 +79,13 @@ function toolMembers(body: Members, tools: ChatTools): Members {
   }
 }
 
-function toolOf({ name, description, parameters, strict }: Members): Members {
+function toolOf({ name, description, parameters, strict }: Members, marks: ReadonlyMap<unknown, unknown>): Members {
   return {
     name,
     ...(typeof description === 'string' ? { description } : {}),
     input_schema: { type: 'object', ...(isMembers(parameters) ? parameters : {}) },
     ...(strict === true ? { strict } : {}),
+    ...(marks.has(name) ? { cache_control: marks.get(name) } : {}),
   }
 }
 
