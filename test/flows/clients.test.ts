@@ -17,7 +17,7 @@ const MESSAGES = [{ role: 'user', content: 'Say hello' }]
 t.setTimeout(SIDE_TIMEOUT_MS)
 for (const side of SIDES) {
   // Translation does not depend on the side.
-  for (const wire of side.name === 'embedded' ? ['both', 'chat', 'responses'] : ['both']) {
+  for (const wire of side.name === 'embedded' ? ['both', 'chat', 'responses', 'messages'] : ['both']) {
     t.test(`${side.name}, upstream wire ${wire}: clients`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
       const start = await side.open(t)
       if (start) await clients(t, start, wire)

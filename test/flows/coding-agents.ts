@@ -18,7 +18,7 @@ export type Agent = {
   /** Replaces `from`, which occurs once. */
   edit(file: string, from: string, to: string): Call
   /** Runs it in `work` with this prompt. */
-  run(options: { path: string; home: string; work: string; baseUrl: string; key: string; prompt: string }): Promise<Outcome>
+  run(options: { path: string; home: string; work: string; baseUrl: string; key: string; prompt: string; signal?: AbortSignal | undefined }): Promise<Outcome>
 }
 
 /** The first block of this language in a client's page. */
@@ -48,9 +48,9 @@ const claudeCode: Agent = {
   shell: (command) => ({ name: 'Bash', arguments: { command, description: 'Runs it' } }),
   read: (file) => ({ name: 'Read', arguments: { file_path: file } }),
   edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),
-  async run({ path, home, work, baseUrl, key, prompt }) {
+  async run({ path, home, work, baseUrl, key, prompt, signal }) {
     const env = { HOME: home, ...(await claudeEnvironment(new URL(baseUrl).origin, key)) }
-    return run(claudeProgram(path), ['-p', '--output-format', 'json', '--allowedTools', 'Bash,Read,Edit', '--', prompt], { cwd: work, env })
+    return run(claudeProgram(path), ['-p', '--output-format', 'json', '--allowedTools', 'Bash,Read,Edit', '--', prompt], { cwd: work, env, signal })
   },
 }
 
@@ -73,13 +73,13 @@ const opencode = (npm: '@ai-sdk/openai-compatible' | '@ai-sdk/anthropic'): Agent
   shell: (command) => ({ name: 'bash', arguments: { command, description: 'Runs it' } }),
   read: (filePath) => ({ name: 'read', arguments: { filePath } }),
   edit: (filePath, oldString, newString) => ({ name: 'edit', arguments: { filePath, oldString, newString } }),
-  async run({ path, home, work, baseUrl, key, prompt }) {
+  async run({ path, home, work, baseUrl, key, prompt, signal }) {
     const settings = JSON.parse((await documented('opencode.md', 'json')).replace(EXAMPLE_URL, baseUrl).replace('@ai-sdk/openai-compatible', npm))
     await writeFile(join(work, 'opencode.json'), JSON.stringify({ ...settings, autoupdate: false, permission: 'allow' }))
     await writeFile(join(home, 'prompt.txt'), prompt)
     const binary = join(dirname(path), `../opencode-${process.platform}-${process.arch}/bin/opencode`)
     const env = { HOME: home, OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1', TOLLGATE_API_KEY: key }
-    return run('sh', ['-c', '"$0" run --format json < "$HOME/prompt.txt"', binary], { cwd: work, env })
+    return run('sh', ['-c', '"$0" run --format json < "$HOME/prompt.txt"', binary], { cwd: work, env, signal })
   },
 })
 
@@ -121,11 +121,11 @@ const cline: Agent = {
 const clineByAnthropic: Agent = {
   ...cline,
   messages: true,
-  async run({ path, home, work, baseUrl, key, prompt }) {
+  async run({ path, home, work, baseUrl, key, prompt, signal }) {
     const folder = join(home, '.cline/data/settings')
     await mkdir(folder, { recursive: true })
     await writeFile(join(folder, 'providers.json'), (await documented('cline.md', 'json')).replace(EXAMPLE_URL, baseUrl).replace('svc_live_…', key))
-    return run(clineProgram(path), ['-P', 'anthropic', '--json', prompt], { cwd: work, env: await clineEnvironment(home) })
+    return run(clineProgram(path), ['-P', 'anthropic', '--json', prompt], { cwd: work, env: await clineEnvironment(home), signal })
   },
 }
 

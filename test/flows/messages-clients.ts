@@ -19,7 +19,8 @@ export type Asked = {
   streamed: boolean
   /** With the tool, an image and thinking. */
   works: boolean
-  signal?: AbortSignal
+  /** Aborts the request, or kills a client that is a program. */
+  signal?: AbortSignal | undefined
 }
 
 /** The text, or what the client says of a failure. */
@@ -84,7 +85,7 @@ async function askSdk(asked: Asked): Promise<string> {
 async function askPython(asked: Asked): Promise<string> {
   const request = { content: contentOf(asked), streamed: asked.streamed, ...(asked.works ? { thinking: THINKING, tools: [{ name: 'add', description: DESCRIPTION, input_schema: SCHEMA }] } : {}) }
   const env = { ANTHROPIC_BASE_URL: asked.url, ANTHROPIC_AUTH_TOKEN: asked.key }
-  const { code, stdout, stderr } = await run(asked.path, [join(import.meta.dirname, 'anthropic_client.py'), JSON.stringify(request)], { cwd: asked.folder, env })
+  const { code, stdout, stderr } = await run(asked.path, [join(import.meta.dirname, 'anthropic_client.py'), JSON.stringify(request)], { cwd: asked.folder, env, signal: asked.signal })
   if (code !== 0) throw new Error(stderr)
   return stdout
 }
@@ -144,7 +145,7 @@ async function askAgentSdk(asked: Asked): Promise<string> {
 
 export const MESSAGES_CLIENTS: Record<string, MessagesClient> = {
   "Anthropic's SDK for JavaScript": { server: 'anthropic-node', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askSdk(asked)) },
-  "Anthropic's SDK for Python": { server: 'anthropic-python', tool: 'add', streamed: [false, true], ask: (asked) => told(askPython(asked)) },
+  "Anthropic's SDK for Python": { server: 'anthropic-python', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askPython(asked)) },
   "the AI SDK's Anthropic provider": { server: 'ai-sdk-anthropic', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askAiSdk(asked)) },
   'the Claude Agent SDK': { server: 'claude-agent-sdk', tool: 'mcp__sums__add', streamed: [true], aborts: true, ask: (asked) => told(askAgentSdk(asked)) },
 }

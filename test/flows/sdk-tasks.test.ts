@@ -3,12 +3,11 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
-import { messageAnswer, messageEvent, SIGNATURE } from '../fakes/messages-wire.ts'
-import { openUpstream, stream, type FakeUpstream } from '../fakes/upstream.ts'
-import { chunk, delta, event, response, VENDOR } from '../fakes/upstream-wire.ts'
+import { SIGNATURE } from '../fakes/messages-wire.ts'
+import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
+import { VENDOR } from '../fakes/upstream-wire.ts'
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
-import { eventually } from './eventually.ts'
 import { MESSAGES_CLIENTS, type MessagesClient } from './messages-clients.ts'
 import { startOverOneWire } from './one-wire-program.ts'
 import type { Program } from './program.ts'
@@ -87,7 +86,6 @@ for (const wire of WIRES) {
     }
     for (const [name, client] of Object.entries(MESSAGES_CLIENTS)) {
       for (const streamed of client.streamed) await t.test(`${name}, ${streamed ? 'streamed' : 'whole'}`, (t) => think(t, client, { ...setting, streamed }))
-      if (client.aborts) await t.test(`${name} stops the upstream when it is aborted`, (t) => abort(t, client, { ...setting, streamed: true }))
     }
   })
 }
@@ -138,34 +136,6 @@ async function think(t: Test, client: MessagesClient, setting: Setting): Promise
   })
   t.ok(JSON.stringify(body).includes(IMAGE_OF[wire]), 'the image arrived')
   t.match(thoughtsIn(wire, body), Array.from({ length: 2 }, () => THOUGHT_OF[wire]))
-}
-
-/** The beginning of a stream. */
-const BEGUN: Record<WireName, string> = {
-  chat: chunk([delta({ role: 'assistant', content: 'One' })]),
-  responses: event('response.created', { response: response('in_progress') }),
-  messages: messageEvent('message_start', { message: messageAnswer([], null) }),
-}
-
-async function abort(t: Test, client: MessagesClient, { folder, program, upstream, wire }: Setting): Promise<void> {
-  const path = need(t, client.server)
-  if (path === null) return
-  const asked = Promise.withResolvers<void>()
-  upstream.respondWith((answer) => {
-    stream(answer, BEGUN[wire])
-    asked.resolve()
-  })
-  const aborted = upstream.nextAbort()
-  const key = await program.key('team-key')
-  const before = await used(program, key)
-  const controller = new AbortController()
-  const told = client.ask({ path, folder, url: program.url, key, prompt: PROMPT, streamed: true, works: false, signal: controller.signal })
-  await asked.promise
-  controller.abort()
-  await aborted
-  t.not((await told).error, null)
-  // A request is sent ahead of the write of its reservation: none may be there yet.
-  await eventually('the charge of what was read', async () => (await used(program, key)).session > before.session || null)
 }
 
 const THOUGHT_OF: Record<WireName, string> = { chat: THOUGHT, responses: `${VENDOR}-encrypted-`, messages: SIGNATURE }

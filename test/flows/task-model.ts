@@ -1,7 +1,7 @@
 /** A scripted reasoning model on any wire that works on a task by the client's tools, turn by turn. */
 import { respond, stream, type Script } from '../fakes/upstream.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
-import { MESSAGE_USAGE, messageAnswer, messagesStream, SIGNATURE } from '../fakes/messages-wire.ts'
+import { MESSAGE_USAGE, messageAnswer, messageEvent, messagesStream, SIGNATURE } from '../fakes/messages-wire.ts'
 import { chunk, completion, delta, DONE, event, message, response, RESPONSE_USAGE, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- bodies of requests are compared, not typed
@@ -47,13 +47,29 @@ export function resultsIn(wire: WireName, body: Loose): Loose[] {
 
 /** A request without tools is a client's own, such as for a title. */
 export function taskModel(wire: WireName, task: Task): Script {
-  return (answer, { body }) => {
+  return answering(wire, (body) => {
     const results = resultsIn(wire, body).map((result) => textOf(result.content ?? result.output))
-    const turn = body['tools'] ? turnAfter(task, results) : { first: 0, calls: [], text: 'A title' }
+    return body['tools'] ? turnAfter(task, results) : { first: 0, calls: [], text: 'A title' }
+  })
+}
+
+/** A model that says the same whatever it is asked. */
+export const saying = (wire: WireName, text: string): Script => answering(wire, () => ({ first: 0, calls: [], text }))
+
+function answering(wire: WireName, turnFor: (body: Loose) => Turn): Script {
+  return (answer, { body }) => {
+    const turn = turnFor(body)
     if (!body['stream']) return respond(answer, 200, WHOLE[wire](turn, body))
     stream(answer, ...STREAMED[wire](turn, body))
     answer.end()
   }
+}
+
+/** The beginning of a stream, after which the upstream is silent. */
+export const BEGUN: Record<WireName, string> = {
+  chat: chunk([delta({ role: 'assistant', content: 'One' })]),
+  responses: event('response.created', { response: response('in_progress') }),
+  messages: messageEvent('message_start', { message: messageAnswer([], null) }),
 }
 
 /** Pieces of a text, as tokens come. */

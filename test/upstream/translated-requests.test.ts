@@ -81,6 +81,12 @@ t.test('a custom tool is a function with one text parameter', async (t) => {
   t.match(tool.function.description, /^Edits\n\n.*lark.*start: "x"/s)
 })
 
+t.test('tools that an item of the input brings are offered like all others, each once', async (t) => {
+  const late = [{ type: 'function', name: 'late' }, { type: 'function', name: 'early' }]
+  const { tools } = sent('responses', { tools: [{ type: 'function', name: 'early' }], input: [{ role: 'user', content: 'Hi' }, { type: 'additional_tools', role: 'developer', tools: late }, { type: 'tool_search_output', tools: late }] })
+  t.same(tools.map((tool: Loose) => tool.function.name), ['early', 'late'])
+})
+
 t.test('names of namespaced tools stay unique and within the limit of the wire', async (t) => {
   const namespace = 'n'.repeat(60)
   const { tools } = sent('responses', {

@@ -32,7 +32,7 @@ export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members
 function addItem(conversation: Conversation, item: Members, path: string, tools: ChatTools, ids: Ids): void {
   const type = own(item, 'type') ?? 'message'
   if (typeof type !== 'string') return
-  refuseLostItem(type, path)
+  refuseLostItem(item, path)
   const callId = own(item, 'call_id')
   if (type === 'message') return addMessage(conversation, item, path)
   if (type === 'reasoning') return conversation.reasoning(openReasoning(own(item, 'encrypted_content'), ids))

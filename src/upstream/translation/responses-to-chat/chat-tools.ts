@@ -23,6 +23,17 @@ const MAX_NAME_LENGTH = 64
 /** The parameter of a function that stands for a custom tool. */
 const INPUT = 'input'
 
+/** Items that bring tools into a conversation: those that a client adds, and those that a search found. */
+const BRINGING = ['additional_tools', 'tool_search_output']
+
+/** The tools of a request, with those that items of its input bring. */
+export function toolsOf(body: Members): unknown {
+  const [tools, input] = [own(body, 'tools'), own(body, 'input')]
+  const bringing = Array.isArray(input) ? (input as Members[]).filter((item) => BRINGING.includes(ownText(item, 'type'))) : []
+  const brought = bringing.flatMap((item) => (own(item, 'tools') ?? []) as Members[])
+  return brought.length === 0 ? tools : [...((tools ?? []) as Members[]), ...brought]
+}
+
 /** The function tools of chat for the `tools` of a request on the wire of responses, and the names of both. Throws `unsupported_parameter` for a tool in the form of another wire. */
 export function chatTools(tools: unknown): ChatTools {
   const functions: Members[] = []
@@ -34,6 +45,7 @@ export function chatTools(tools: unknown): ChatTools {
     const name = own(tool, 'name')
     if (type !== 'function' && type !== 'custom') return
     if (typeof name !== 'string') throw unsupported(path)
+    if (byClientName.has(keyOf(name, namespace))) return
     const plain = joinedName(name, namespace)
     const chatName = byChatName.has(plain) ? hashedName(plain, `${namespace ?? ''}\0${name}`) : plain
     byChatName.set(chatName, { name, namespace, custom: type === 'custom' })

@@ -21,7 +21,7 @@ import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { chatMessages } from './chat-messages.ts'
-import { chatToolMembers, chatTools, type ChatTools } from './chat-tools.ts'
+import { chatToolMembers, chatTools, toolsOf, type ChatTools } from './chat-tools.ts'
 import { openResponseOutput } from './response-output.ts'
 import { refuseLostTools } from '../lost-tools.ts'
 import { unsupported } from '../unsupported-parameter.ts'
@@ -38,7 +38,7 @@ export function responsesToChat(
   now: () => number,
 ): UpstreamCall {
   refuseLostTools(own(body, 'tools'))
-  const tools = chatTools(own(body, 'tools'))
+  const tools = chatTools(toolsOf(body))
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
   // Responses are not stored, on either wire.
   const context = { ids, now, repeated: { ...repeated, store: false }, tools }

@@ -35,7 +35,7 @@ export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
 
 function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools, ids: Ids): void {
   const type = ownText(item, 'type') || 'message'
-  refuseLostItem(type, path)
+  refuseLostItem(item, path)
   if (type === 'message') {
     const blocks = blocksOf(item, path)
     return own(item, 'role') === 'assistant' ? turns.assistant(blocks) : turns.user(blocks)

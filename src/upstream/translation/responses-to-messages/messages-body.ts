@@ -67,7 +67,7 @@ function toolMembers(body: Members, tools: ChatTools): Members {
   const { tools: functions, tool_choice: choice } = chatToolMembers(own(body, 'tool_choice'), tools)
   if (!Array.isArray(functions) || functions.length === 0) return {}
   const marks = new Map<unknown, unknown>()
-  for (const tool of own(body, 'tools') as Members[])
+  for (const tool of (own(body, 'tools') ?? []) as Members[])
     if (isMembers(own(tool, 'cache_control'))) marks.set(tools.chatName(ownText(tool, 'name'), null), own(tool, 'cache_control'))
   const declared = (functions as Members[]).map(({ function: one }) => toolOf(one as Members, marks))
   const isSerial = own(body, 'parallel_tool_calls') === false

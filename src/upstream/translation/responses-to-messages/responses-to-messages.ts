@@ -1,9 +1,9 @@
 /** A Responses request at an upstream of the Messages wire. Its answer becomes that of a Responses upstream, so that all behind it stays as it is. */
-import { own, type Members } from '../../wires/allowlist.ts'
+import type { Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import type { UpstreamCall } from '../../wires/wire.ts'
-import { chatTools } from '../responses-to-chat/chat-tools.ts'
+import { chatTools, toolsOf } from '../responses-to-chat/chat-tools.ts'
 import { messagesBody } from './messages-body.ts'
 import { openMessagesRewriter, responseFor } from './response-answer.ts'
 
@@ -16,7 +16,7 @@ export function responsesToMessages(
   { limit, stream, stop, ids }: { limit: number; stream: boolean; stop: readonly string[]; ids: Ids },
   answer: ResponsesAnswer,
 ): UpstreamCall {
-  const tools = chatTools(own(members, 'tools'))
+  const tools = chatTools(toolsOf(members))
   const sent = { ...messagesBody(members, limit, stop, tools, ids), ...(stream ? { stream: true } : {}) }
   return {
     wire: 'messages',
