@@ -164,6 +164,32 @@ t.test('an answer as JSON is the message of its stream', async (t) => {
   t.same({ ...whole('chat', answer), id: '' }, { ...streamed, id: '' })
 })
 
+t.test('tools that a conversation adds and takes away, and system messages that are over or only change settings', async (t) => {
+  const define = (name: string) => ({ type: 'tool_addition', tool: { type: 'tool_definition', definition: { name, input_schema: { type: 'object' } } } })
+  const refer = (type: string, name: string) => ({ type, tool: { type: 'tool_reference', name } })
+  const request = {
+    tools: ['first', 'second', 'third'].map((name) => ({ name, input_schema: { type: 'object' } })),
+    messages: [
+      ...HI,
+      { role: 'system', content: [{ type: 'text', text: 'For now.' }], clear_at: 'next_user_message' },
+      { role: 'system', content: [define('fourth'), define('fifth'), refer('tool_removal', 'first'), refer('tool_removal', 'second')] },
+      ...HI,
+      { role: 'system', content: [{ type: 'text', text: 'Stay brief.' }, refer('tool_addition', 'second'), refer('tool_removal', 'fourth')], clear_at: 'next_user_message' },
+      { role: 'system', output_config: { effort: 'low' } },
+    ],
+  }
+  for (const wire of ['responses', 'chat'] as const) {
+    const body = sent(wire, request)
+    t.same(body.tools.map((tool: Loose) => (tool.function ?? tool).name), ['second', 'third', 'fifth'], wire)
+    const text = JSON.stringify(body.input ?? body.messages)
+    t.notOk(text.includes('For now.') || text.includes('tool_addition'))
+    t.ok(text.includes('Stay brief.'))
+  }
+  t.same(sent('messages', request).messages, request.messages, 'natively as they are')
+  const hosted = { role: 'system', content: [{ type: 'tool_addition', tool: { type: 'tool_definition', definition: { type: 'web_search_20250305', name: 'web_search' } } }] }
+  t.throws(() => callOf('messages', { messages: [...HI, hosted] }), { message: /must be a tool that the client runs/ })
+})
+
 t.test('each answer has an id of its own, also where the upstream repeats its id', async (t) => {
   const answer = response('completed', [message('Hi')])
   const fresh = () => ({ ...ids, fresh: (prefix: string) => `${prefix}${++given}` })

@@ -193,7 +193,9 @@ const BLOCKS: Record<string, Fates> = {
   ...fatesFor('---', 'thinking redacted_thinking'),
   ...fatesFor('rrc', 'server_tool_use web_search_tool_result tool_search_tool_result'),
   ...fatesFor('rrr', `web_fetch_tool_result advisor_tool_result code_execution_tool_result bash_code_execution_tool_result
-    text_editor_code_execution_tool_result mcp_tool_use mcp_tool_result container_upload compaction tool_addition tool_removal mcp_tool_listing fallback`),
+    text_editor_code_execution_tool_result mcp_tool_use mcp_tool_result container_upload compaction mcp_tool_listing fallback`),
+  tool_addition: 'ccc',
+  tool_removal: 'ccc',
 }
 const MESSAGE_TOOLS: Record<string, Fates> = {
   custom: 'ccc',
@@ -219,7 +221,7 @@ const item = (type: string) => ({
 })
 const block = (type: string) => ({
   type, text: 't', source: type === 'image' ? { type: 'base64', media_type: 'image/png', data: 'AAAA' } : type === 'search_result' ? 's' : { type: 'base64', media_type: 'application/pdf', data: 'AAAA' }, title: 't',
-  content: [{ type: 'text', text: 'a' }], thinking: 'h', signature: 's', data: 'd', id: 'i', name: 'n', input: {}, tool_use_id: 'i',
+  content: [{ type: 'text', text: 'a' }], thinking: 'h', signature: 's', tool: type === 'tool_removal' ? { type: 'tool_reference', name: 'f' } : { type: 'tool_definition', definition: { ...USE, name: 'g' } }, data: 'd', id: 'i', name: 'n', input: {}, tool_use_id: 'i',
 })
 const part = (type: string) => ({ type, text: 't', image_url: { url: 'data:image/png;base64,AAAA' }, input_audio: { data: 'AAAA', format: 'wav' }, file: { file_data: PDF, filename: 'a.pdf' } })
 
@@ -230,7 +232,7 @@ const OF_RESPONSES: Types[] = [
   { client: 'responses', union: 'Tool', fates: TOOLS, more: (type) => ({ tools: [{ ...TOOL, type, execution: 'client', tools: [TOOL] }] }), without: {}, place: /^tools\[0\]/ },
 ]
 const userBlocks = ['image', 'document', 'search_result', 'tool_result']
-const turnWith = (type: string, blocks: object[]) => ({ messages: [...HI, { role: userBlocks.includes(type) ? 'user' : 'assistant', content: [{ type: 'text', text: 'x' }, ...blocks] }] })
+const turnWith = (type: string, blocks: object[]) => ({ tools: [USE], messages: [...HI, { role: userBlocks.includes(type) ? 'user' : 'assistant', content: [{ type: 'text', text: 'x' }, ...blocks] }] })
 const OF_MESSAGES: Types[] = [
   ...Object.keys(BLOCKS).map((type): Types => ({ client: 'messages', union: 'BetaContentBlockParam', fates: { [type]: BLOCKS[type] ?? '' }, more: () => turnWith(type, [block(type)]), without: turnWith(type, []), place: /^messages\[1\]\.content\[1\]/ })),
   { client: 'messages', union: 'BetaToolUnion', fates: MESSAGE_TOOLS, more: (type) => ({ tools: [{ ...USE, type }] }), without: {}, place: /^tools\[0\]/ },

@@ -6,7 +6,7 @@ import { invalid } from '../wires/coding-request-validation.ts'
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
 import { holderOfEntries, rebuiltEntries } from './block-entries.ts'
-import { plainMembers } from './hosted-tools.ts'
+import { isClientTool, plainMembers } from './hosted-tools.ts'
 import { lists } from './request-policy.ts'
 
 /** An http address in a conversation. */
@@ -56,6 +56,8 @@ const PARTS: Record<WireName, Record<string, readonly string[]>> = {
     server_tool_use: ['id', 'name', 'input', 'cache_control'],
     web_search_tool_result: ['tool_use_id', 'content', 'cache_control'],
     tool_search_tool_result: ['tool_use_id', 'content', 'cache_control'],
+    tool_addition: ['tool', 'cache_control'],
+    tool_removal: ['tool', 'cache_control'],
   },
 }
 /** The members of the objects in a part. */
@@ -83,6 +85,9 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
   if (!known && !references.allowed.has(`part:${name}`))
     throw invalid(`${param}.type`, `${param}.type must be one of ${Object.keys(PARTS[wire]).join(', ')}.`)
   const cleaned = known ? picked(part, ['type', ...known]) : { ...plainMembers(part) }
+  const { tool } = cleaned
+  if (isMembers(tool) && isMembers(own(tool, 'definition')) && !isClientTool(own(tool, 'definition') as Members))
+    throw invalid(`${param}.tool.definition`, `${param}.tool.definition must be a tool that the client runs.`)
   const entries = wire === 'messages' ? holderOfEntries(name) : undefined
   if (entries && entries in cleaned) cleaned[entries] = rebuiltEntries(cleaned[entries])
   for (const name of Object.keys(cleaned)) {

@@ -29,6 +29,9 @@ export function cleanMessages(messages: Members[], references: References): void
   }
 }
 
+/** Members of a system message of the Messages wire, beside its content. */
+const OF_SYSTEM = ['clear_at', 'output_config']
+
 /** First line of a block that Claude Code adds: it differs in every request, says nothing to a model, and would defeat prompt caches. */
 const BILLING = /^x-anthropic-billing-header:/
 
@@ -42,7 +45,10 @@ export function cleanTurns(body: Members, references: References): void {
   body['messages'] = (own(body, 'messages') as Members[]).map((message, index) => {
     const content = own(message, 'content')
     const param = `messages[${index}].content`
-    return { role: own(message, 'role'), content: Array.isArray(content) ? cleanParts('messages', content, param, references) : content }
+    const turn: Members = { role: own(message, 'role') }
+    if (content !== undefined) turn['content'] = Array.isArray(content) ? cleanParts('messages', content, param, references) : content
+    for (const name of OF_SYSTEM) if (turn['role'] === 'system' && own(message, name) !== undefined) turn[name] = own(message, name)
+    return turn
   })
 }
 

@@ -42,6 +42,9 @@ function offeredTools(wire: WireName, tools: unknown[], lists: ToolLists): unkno
   })
 }
 
+/** Whether a tool of the Messages wire is one that the client runs. */
+export const isClientTool = (tool: Members): boolean => isOffered('messages', tool, NO_LISTS)
+
 function isOffered(wire: WireName, tool: Members, { allow, drop }: ToolLists): boolean {
   // Messages leave the type of their own tools out.
   const type = own(tool, 'type') ?? (wire === 'messages' ? 'custom' : undefined)

@@ -64,7 +64,7 @@ const HOSTED: Record<string, Members> = { web_search_: { type: 'web_search' } }
 
 /** `tools`, `tool_choice` and `parallel_tool_calls`; none without tools. Throws `unsupported_parameter` for a tool of the client that has no equivalent. */
 export function toolMembers(body: Members): Members {
-  const tools = ((own(body, 'tools') ?? []) as Members[]).flatMap((tool, index) => toolOf(tool, `tools[${index}]`) ?? [])
+  const tools = currentTools(body).flatMap(([tool, path]) => toolOf(tool, path) ?? [])
   if (tools.length === 0) return {}
   const choice = own(body, 'tool_choice')
   if (!isMembers(choice)) return { tools }
@@ -73,6 +73,30 @@ export function toolMembers(body: Members): Members {
     tool_choice: choiceOf(choice),
     ...(own(choice, 'disable_parallel_tool_use') === true ? { parallel_tool_calls: false } : {}),
   }
+}
+
+/** The tools at the end of the conversation, and their places: those of the request, with what its messages add and take away. */
+function currentTools(body: Members): [tool: Members, path: string][] {
+  const tools = new Map<string, [Members, string]>()
+  for (const [index, tool] of ((own(body, 'tools') ?? []) as Members[]).entries()) {
+    const path = `tools[${index}]`
+    tools.set(ownText(tool, 'name') || path, [tool, path])
+  }
+  const removed = new Set<string>()
+  for (const [index, message] of (own(body, 'messages') as Members[]).entries()) {
+    const content = own(message, 'content')
+    for (const [at, block] of (Array.isArray(content) ? (content as Members[]) : []).entries()) {
+      const tool = own(block, 'tool')
+      if (!isMembers(tool)) continue
+      const definition = own(tool, 'definition')
+      const name = ownText(isMembers(definition) ? definition : tool, 'name')
+      if (own(block, 'type') === 'tool_removal') removed.add(name)
+      if (own(block, 'type') !== 'tool_addition') continue
+      removed.delete(name)
+      if (isMembers(definition)) tools.set(name, [definition, `messages[${index}].content[${at}]`])
+    }
+  }
+  return [...tools].filter(([name]) => !removed.has(name)).map(([, tool]) => tool)
 }
 
 /** Null for a hosted tool without an equivalent. */

@@ -22,7 +22,11 @@ export function instructionsOf(system: unknown): string {
 /** The items of validated messages, and their places. Throws `invalid_request` for a block that no wire but Messages can carry. */
 export function inputItems(messages: readonly Members[]): Input {
   const input: Input = { items: [], places: [] }
-  for (const [index, message] of messages.entries()) addMessage(input, message, `messages[${index}]`)
+  const lastOfUser = messages.findLastIndex((message) => own(message, 'role') === 'user')
+  for (const [index, message] of messages.entries()) {
+    const isOver = own(message, 'clear_at') === 'next_user_message' && index < lastOfUser
+    if (!isOver) addMessage(input, message, `messages[${index}]`)
+  }
   return input
 }
 
@@ -30,7 +34,7 @@ function addMessage(input: Input, message: Members, path: string): void {
   const role = own(message, 'role')
   const content = own(message, 'content')
   const itemRole = role === 'system' ? 'developer' : role
-  const blocks: Members[] = typeof content === 'string' ? [{ type: 'text', text: content }] : (content as Members[])
+  const blocks: Members[] = typeof content === 'string' ? [{ type: 'text', text: content }] : ((content ?? []) as Members[])
   let open: Parts = { parts: [], places: [] }
 
   function add(item: Members, parts: string[], place: string): void {
@@ -66,6 +70,8 @@ function itemOf(block: Members, place: string): { item: Members; parts: string[]
     const called = { name: own(block, 'name'), arguments: JSON.stringify(own(block, 'input') ?? {}) }
     return { item: { type: 'function_call', call_id: own(block, 'id'), ...called }, parts: [] }
   }
+  // They are among the tools of the request.
+  if (type === 'tool_addition' || type === 'tool_removal') return 'none'
   if (type !== 'tool_result') return null
   const { output, places } = toolOutput(block, place)
   return { item: { type: 'function_call_output', call_id: own(block, 'tool_use_id'), output }, parts: places }

@@ -55,6 +55,8 @@ function checkMessage(message: Members, path: string): void {
   if (!['user', 'assistant', 'system'].includes(ownText(message, 'role')))
     throw invalid(`${path}.role`, `${path}.role must be user, assistant or system.`)
   const content = own(message, 'content') ?? null
+  // A system message may change settings alone.
+  if (content === null && own(message, 'role') === 'system' && isMembers(own(message, 'output_config'))) return
   if (content === null) throw invalid(`${path}.content`, `${path}.content is required.`)
   if (Array.isArray(content)) checkBlocks(content as Members[], `${path}.content`)
 }
