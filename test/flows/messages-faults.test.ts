@@ -66,13 +66,16 @@ for (const wire of WIRES) {
       if (path === null) continue
       const asked = { path, folder, url: program.url, prompt: 'Say hello', works: false, streamed: client.streamed.at(-1) ?? true }
 
-      if (client.server === 'opencode')
+      // These two take a minute each, and an upstream has no part in it.
+      const isSlow = client.server === 'opencode' || client.server === 'cline'
+      if (client.server === 'opencode' && wire === 'messages')
         await t.test(`${name} waits until a full window resets, and goes on`, async (t) => {
           const earlier = refusals(program)
           t.match(await client.ask({ ...asked, key: await filled(t, program, 'short') }), { error: null, text: /All done\./ })
-          t.ok(refusals(program) - earlier <= 2)
+          // Its answer, and a title for it, which the filled window refuses once more.
+          t.ok(refusals(program) - earlier <= 4, `${refusals(program) - earlier} refusals`)
         })
-      else
+      else if (!isSlow || (client.server === 'cline' && wire === 'messages'))
         await t.test(`${name} tells when a full window resets, without a storm of requests`, async (t) => {
           const earlier = refusals(program)
           const { error } = await client.ask({ ...asked, key: full })
