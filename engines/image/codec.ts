@@ -1,6 +1,7 @@
 /** Pictures in and out of memory, by sharp. For child processes only: decoding runs native code on a stranger's bytes. */
 import { access } from 'node:fs/promises'
 import sharp from 'sharp'
+import type { TaskErrorDetails } from '../../src/domain/task.ts'
 import { InputError } from './program.ts'
 
 /** Straight (not premultiplied) sRGB, 8 bits a channel, RGBA row by row. */
@@ -32,7 +33,8 @@ const LONGEST_SIDE: Record<string, number> = { webp: 16_383, jpeg: 65_535 }
 export async function decode(path: string, limit: number): Promise<Image> {
   await access(path)
   const { width, height, hasAlpha } = await sharp(path, { limitInputPixels: false }).metadata().catch(unreadable)
-  if (width * height > limit) throw new InputError('input_too_large', `${width} by ${height} pixels, of at most ${limit}`)
+  if (width * height > limit)
+    throw new InputError('input_too_large', `${width} by ${height} pixels, of at most ${limit}`, pixelsOf(width, height, limit))
   const { data, info } = await sharp(path, { limitInputPixels: limit, failOn: 'error', autoOrient: true })
     .toColourspace('srgb')
     .ensureAlpha()
@@ -51,11 +53,18 @@ function unreadable(error: unknown): never {
   throw new InputError('unsupported_input', error instanceof Error ? error.message : String(error))
 }
 
-/** Throws an InputError (`input_too_large`) when a result of this size has more pixels than `limit`, or sides that the format cannot have. */
+const pixelsOf = (width: number, height: number, limit: number): TaskErrorDetails => ({
+  found: { width, height },
+  limit: { megapixels: limit / 1e6 },
+})
+
+/** Throws an InputError (`result_too_large`) when a result of this size has more pixels than `limit`, or sides that the format cannot have. */
 export function checkSize(width: number, height: number, format: string, limit: number): void {
-  if (width * height > limit) throw new InputError('input_too_large', `a result of ${width} by ${height} pixels, of at most ${limit}`)
+  const cause = `a result of ${width} by ${height} pixels in ${format}`
+  if (width * height > limit) throw new InputError('result_too_large', cause, pixelsOf(width, height, limit))
   const longest = LONGEST_SIDE[format] ?? Infinity
-  if (Math.max(width, height) > longest) throw new InputError('input_too_large', `a result of ${width} by ${height} pixels in ${format}`)
+  if (Math.max(width, height) > longest)
+    throw new InputError('result_too_large', cause, { found: { width, height }, limit: { width: longest, height: longest } })
 }
 
 /** Writes a picture as `png`, `webp` or `jpeg`. JPEG knows no transparency: it drops the alpha channel, as the others do where the picture is opaque. */

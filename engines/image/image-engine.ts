@@ -51,5 +51,5 @@ function readOptions({ scratch = SCRATCH, ...others }: Record<string, unknown>):
 }
 
 function written(result: ImageOutcome): Written | NotMade {
-  return result.outcome === 'made' ? result : notMade(result.code, result.retryable, result.cause)
+  return result.outcome === 'made' ? result : notMade(result.code, result.retryable, result.cause, result.details)
 }

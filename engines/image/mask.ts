@@ -7,13 +7,17 @@ const MARKED = 64
 
 /**
  * The marked pixels of a picture, 1 where it is to be edited. The mask is scaled to the picture and `grow` pixels wider in every direction.
- * Throws an InputError when it is no picture, too large, or of another aspect ratio (`unsupported_input`).
+ * Throws an InputError when it is no picture, too large, or of another aspect ratio (`mask_mismatch`).
  */
 export async function readMask(path: string, limit: number, { width, height }: Image, grow: number): Promise<Uint8Array> {
   const mask = await decode(path, limit)
   const off = Math.min(Math.abs(mask.width - (width * mask.height) / height), Math.abs(mask.height - (height * mask.width) / width))
   if (off > 1)
-    throw new InputError('unsupported_input', `a mask of ${mask.width} by ${mask.height} pixels for a picture of ${width} by ${height}`)
+    throw new InputError('mask_mismatch', `a mask of ${mask.width} by ${mask.height} pixels for a picture of ${width} by ${height}`, {
+      source: '/mask_url',
+      found: { width: mask.width, height: mask.height },
+      limit: { width, height },
+    })
   const marked = await resizePlane(marks(mask), mask.width, mask.height, width, height)
   return grown(
     marked.map((value) => (value >= MARKED ? 1 : 0)),

@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import type { Job, Written } from '../../src/backends/engines/process/scratch-run.ts'
 import type { BackgroundRemoveJob } from './background-remove.ts'
 import type { CheckJob } from './check-model.ts'
+import type { InputError } from './program.ts'
+import type { TaskErrorDetails } from '../../src/domain/task.ts'
 import { runChildProgram } from './child-program.ts'
 import type { InpaintJob } from './inpaint.ts'
 import { modelBytes, type Modelled, type Models } from './models.ts'
@@ -16,8 +18,9 @@ export type ImageRun<Request> = Omit<Job, 'limits'> & { request: Request; limits
 /** `cause` is for the operator's log. */
 export type ImageFailed = {
   outcome: 'failed'
-  code: 'unsupported_input' | 'input_too_large' | 'internal'
+  code: InputError['code'] | 'internal'
   retryable: boolean
+  details?: TaskErrorDetails
   cause: Error
 }
 /** The result is a file of the scratch folder. */
@@ -37,13 +40,13 @@ export type ImageOperations = {
    * with the reason of an aborted signal. JPEG needs a colour, which creation checks.
    */
   background_remove(run: ImageRun<{ background: string; crop: boolean; format: string }>): Promise<ImageOutcome>
-  /** Enlarges a picture. Fails and rejects as `background_remove` does; `input_too_large` also when the result would have too many pixels. */
+  /** Enlarges a picture. Fails and rejects as `background_remove` does; `result_too_large` when the result would have too many pixels. */
   upscale(run: ImageRun<{ scale: 2 | 3 | 4; format: string }>): Promise<ImageOutcome>
   /**
    * Replaces what a mask marks by what surrounds it, by a classical method or by the operator's model. The prompt is ignored. A mask with
    * transparency marks by its transparent pixels, any other by its white ones; `growMask` widens it by pixels; an empty one leaves the
-   * picture as it is. Fails and rejects as `background_remove` does; `unsupported_input` also for a mask of another aspect ratio or one
-   * that covers everything.
+   * picture as it is. Fails and rejects as `background_remove` does; `mask_mismatch` for a mask of another aspect ratio,
+   * `unsupported_input` also for one that covers everything.
    */
   inpaint(run: ImageRun<{ seed: number | null; growMask: number; format: string }>): Promise<ImageOutcome>
 }
@@ -63,9 +66,10 @@ export function imageOperations(models: Models): ImageOperations {
     const job = { ...request, ...more, input: pathOf(run, 'media'), output, pixels: limits.pixels, model }
     const bytes = model === null ? 0 : modelBytes(operation, model.model)
     const { ended, result } = await runChildProgram({ ...run, modelBytes: bytes }, programs[operation], job)
-    if (result?.outcome === 'failed') return failed(result.code, result.cause)
+    if (result?.outcome === 'failed') return failed(result.code, result.cause, result.details)
     const size = (await stat(output).catch(() => null))?.size ?? 0
-    if (size >= limits.bytes) return failed('input_too_large', `a result of ${limits.bytes} bytes or more`)
+    if (size >= limits.bytes)
+      return failed('result_too_large', `a result of ${limits.bytes} bytes or more`, { limit: { bytes: limits.bytes } })
     if (!result || size === 0) return failed('internal', `the program ended without a result: ${ended.stderr}`)
     const { width, height } = result
     const used = { Job: 1000, Second: 0, Megapixel: Math.ceil((width * height) / 1000) }
@@ -97,6 +101,6 @@ function pathOf({ inputs }: ImageRun<unknown>, role: 'media' | 'mask'): string {
   return inputs.find((input) => input.role === role)?.path ?? ''
 }
 
-function failed(code: ImageFailed['code'], cause: string): ImageFailed {
-  return { outcome: 'failed', code, retryable: code === 'internal', cause: new Error(cause) }
+function failed(code: ImageFailed['code'], cause: string, details?: TaskErrorDetails): ImageFailed {
+  return { outcome: 'failed', code, retryable: code === 'internal', ...(details && { details }), cause: new Error(cause) }
 }

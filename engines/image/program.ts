@@ -3,19 +3,24 @@
  * `{"percent": 40}` while it works and its result last.
  */
 
-/** An input is at fault: the run would fail again. `cause` is for the operator's log. */
-export class InputError extends Error {
-  readonly code: 'unsupported_input' | 'input_too_large'
+import type { TaskErrorDetails } from '../../src/domain/task.ts'
 
-  constructor(code: InputError['code'], cause: string) {
+/** An input is at fault, or the limits are: the run would fail again. `cause` is for the operator's log, `details` are for the tenant. */
+export class InputError extends Error {
+  readonly code: 'unsupported_input' | 'input_too_large' | 'mask_mismatch' | 'result_too_large'
+  readonly details: TaskErrorDetails | undefined
+
+  constructor(code: InputError['code'], cause: string, details?: TaskErrorDetails) {
     super(cause)
     this.code = code
+    this.details = details
   }
 }
 
 /** The last line of a program. */
 export type ProgramResult =
-  { outcome: 'made'; width: number; height: number } | { outcome: 'failed'; code: InputError['code']; cause: string }
+  | { outcome: 'made'; width: number; height: number }
+  | { outcome: 'failed'; code: InputError['code']; cause: string; details?: TaskErrorDetails }
 
 /** Runs a program's one function on its job. Whatever it throws, apart from an InputError, ends the process with a stack trace on standard error. */
 export async function runProgram<Job>(
@@ -25,7 +30,10 @@ export async function runProgram<Job>(
   const result = await run(JSON.parse(process.argv[2] ?? '') as Job, (percent) => print({ percent })).then(
     ({ width, height }): ProgramResult => ({ outcome: 'made', width, height }),
     (error: unknown): ProgramResult => {
-      if (error instanceof InputError) return { outcome: 'failed', code: error.code, cause: error.message }
+      if (error instanceof InputError) {
+        const { code, message, details } = error
+        return { outcome: 'failed', code, cause: message, ...(details && { details }) }
+      }
       throw error
     },
   )

@@ -19,12 +19,20 @@ export const TASK_ERRORS = {
   input_not_allowed: 'The address of the source media is not allowed.',
   input_too_large: 'The source media is too large.',
   unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
+  start_past_end: 'The section begins past the end of the source.',
+  mixed_sources: 'Films cannot be merged with recordings.',
+  mask_mismatch: 'The mask does not have the shape of the picture.',
+  result_too_large: 'The result would be larger than this service makes it.',
   not_supported: 'The service no longer offers this kind or operation.',
   canceled: 'The task was canceled.',
   internal: 'Something went wrong on our side.',
 } as const
 
 export type TaskErrorCode = keyof typeof TASK_ERRORS
+
+type ErrorFacts = { bytes?: number; width?: number; height?: number; megapixels?: number; seconds?: number; content_type?: string }
+/** `error.details` of a failed task: which source it was, as a JSON Pointer into the body, what it was found to be, and the limit that it is above. */
+export type TaskErrorDetails = { source?: string; found?: ErrorFacts; limit?: ErrorFacts }
 
 export type TaskResult = {
   /** Id in the files backend: `taskId-epoch`. */
@@ -40,7 +48,7 @@ export type TaskResult = {
 /** How a task ended, decided before its hold is closed. `cost` is the engine's; the charge is clamped to the hold. */
 export type TaskOutcome =
   | { outcome: 'completed'; cost: number; result: TaskResult }
-  | { outcome: 'failed'; code: TaskErrorCode; message: string }
+  | { outcome: 'failed'; code: TaskErrorCode; message: string; details?: TaskErrorDetails }
   /** `cost`, above zero: what a begun run costs though it was canceled. */
   | { outcome: 'canceled'; cost?: number }
 
@@ -212,4 +220,9 @@ export function deliveryLogFields({ id, taskId, tenant, requestId }: Pick<Delive
 export function durationSeconds(task: Task): number | null {
   if (task.endedAt === null || task.startedAt === null) return null
   return Math.max(0, Math.round((task.endedAt - task.startedAt) / 1000))
+}
+
+/** The public error of a failed task. */
+export function publicError({ code, message, details }: Extract<TaskOutcome, { outcome: 'failed' }>) {
+  return { code, message, ...(details && { details }) }
 }

@@ -16,7 +16,7 @@ import {
   type Source,
   type SourceInfo,
 } from '../domain/media-operations.ts'
-import type { Task, TaskErrorCode } from '../domain/task.ts'
+import type { Task, TaskErrorCode, TaskErrorDetails } from '../domain/task.ts'
 import { infoOf, openFile } from './source-info.ts'
 import type { TaskContext } from './task-context.ts'
 import { removeFiles, sourceFile } from './uploads.ts'
@@ -27,7 +27,7 @@ export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 
   inputTimeoutMs: number
 }
 
-type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; cause: unknown }
+type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; details: TaskErrorDetails; cause: unknown }
 /** `media` are those of the inputs, null for what was fetched. `close` removes what was fetched, after the run. */
 export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; media: SourceInfo[]; close(): Promise<void> } | Failed
 
@@ -35,11 +35,12 @@ const REDIRECTS_MAX = 5
 /** Beyond the longest run of a route, for files that a killed worker leaves behind. */
 const SLACK_MS = 60_000
 
-const failed = (code: TaskErrorCode, cause: string, retryable = false): Failed => ({
+const failed = (code: TaskErrorCode, details: TaskErrorDetails, cause: string, retryable = false): Failed => ({
   outcome: 'failed',
   code,
   retryable,
-  cause: new Error(cause),
+  details,
+  cause: new Error(`${details.source ?? 'all sources'}: ${cause}`),
 })
 
 /**
@@ -65,10 +66,14 @@ export async function openInputs(
     signal.throwIfAborted()
     if ('outcome' in file) return file
     bytesLeft -= file.size
-    if (bytesLeft < 0) return failed('input_too_large', `the sources have more than ${route.max.bytes} bytes`)
+    if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
     const info = file.size === 0 ? null : await infoOf(context.files, file)
     if (!info || !takes(task.verb as Operation, source.role, info.contentType))
-      return failed('unsupported_input', `${source.path}: ${info?.contentType ?? 'no media'}`)
+      return failed(
+        'unsupported_input',
+        { source: source.path, ...(info && { found: { content_type: info.contentType } }) },
+        info?.contentType ?? 'no media',
+      )
     if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
     return aboveLimits(source, info, operationRequest(task.verb as Operation, task.input as OperationInput), route.max)
@@ -79,7 +84,7 @@ export async function openInputs(
     const known = typeof from === 'string' ? context.linkedFile(from) : sourceFile(task.id, path)
     if (known !== null) {
       const facts = await context.files.stat(known)
-      return facts && facts.expiresAt > context.clock() ? facts : failed('input_unreachable', `${path}: the file has expired`)
+      return facts && facts.expiresAt > context.clock() ? facts : failed('input_unreachable', { source: path }, 'the file has expired')
     }
     const file = sourceFile(`${task.id}-${task.epoch}`, path)
     fetched.push(file)
@@ -130,12 +135,13 @@ async function fetchTo(
   // It rejects when the files backend fails, whose own error says more.
   const reply = await egress.request(request).catch(async (error: unknown) => (await stored(), Promise.reject(error)))
   if (signal.aborted) throw signal.reason
-  if (reply.outcome === 'refused') return failed('input_not_allowed', `${path}: ${reply.reason}`)
+  if (reply.outcome === 'refused') return failed('input_not_allowed', { source: path }, reply.reason)
   if (reply.outcome === 'failed') {
-    if (reply.reason === 'too_large') return failed('input_too_large', `${path}: more than ${maxBytes} bytes`)
-    return failed('input_unreachable', `${path}: ${reply.reason}`, reply.reason !== 'too_many_redirects')
+    if (reply.reason === 'too_large')
+      return failed('input_too_large', { source: path, limit: { bytes: maxBytes } }, `more than ${maxBytes} bytes`)
+    return failed('input_unreachable', { source: path }, reply.reason, reply.reason !== 'too_many_redirects')
   }
-  return (await stored()) ?? failed('input_unreachable', `${path}: status ${reply.status}`, reply.status >= 500)
+  return (await stored()) ?? failed('input_unreachable', { source: path }, `status ${reply.status}`, reply.status >= 500)
 }
 
 async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> {
@@ -144,8 +150,9 @@ async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> 
 
 /** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
 function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, request: OperationRequest, max: Limits): Failed | null {
-  if ((width ?? 0) * (height ?? 0) > max.pixels)
-    return failed('input_too_large', `${path}: ${width}x${height}, of at most ${max.pixels} pixels`)
+  const tooLarge = (facts: Pick<TaskErrorDetails, 'found' | 'limit'>) =>
+    failed('input_too_large', { source: path, ...facts }, JSON.stringify(facts))
+  if (width && height && width * height > max.pixels) return tooLarge({ found: { width, height }, limit: { megapixels: max.pixels / 1e6 } })
   const readMs = lengthRead(request, durationMs ?? 0)
-  return readMs > max.durationMs ? failed('input_too_large', `${path}: ${readMs} ms, of at most ${max.durationMs}`) : null
+  return readMs > max.durationMs ? tooLarge({ found: { seconds: readMs / 1000 }, limit: { seconds: max.durationMs / 1000 } }) : null
 }

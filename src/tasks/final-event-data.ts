@@ -1,5 +1,5 @@
 /** `data` of the events with which a task ends, from the stored task (specification, section 6.2). */
-import { durationSeconds, type Task, type TaskResult } from '../domain/task.ts'
+import { durationSeconds, publicError, type Task, type TaskResult } from '../domain/task.ts'
 import { completedData, failedData } from '../domain/webhooks.ts'
 import { publicResult } from './public-record.ts'
 
@@ -19,6 +19,5 @@ export function endData(task: Task, link: (result: TaskResult) => string): Recor
     })
   }
   if (outcome?.outcome !== 'failed') return null
-  const { code, message } = outcome
-  return failedData({ ...about, error: { code, message }, refundMicro: task.refundAmount ?? 0, attempts: task.attempts, failedAt: at })
+  return failedData({ ...about, error: publicError(outcome), refundMicro: task.refundAmount ?? 0, attempts: task.attempts, failedAt: at })
 }

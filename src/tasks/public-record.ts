@@ -3,12 +3,30 @@ import { Type } from 'typebox'
 import { KINDS } from '../domain/media-generations.ts'
 import { formatMoney } from '../domain/money.ts'
 import { OPERATIONS } from '../domain/media-operations.ts'
-import { durationSeconds, STATUSES, type PublicStatus, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
+import { durationSeconds, publicError, STATUSES, type PublicStatus, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
 /** As branches of one type each: some clients of MCP take no list of types. */
 export const orNull = (type: string, description: string, more: object = {}) =>
   Type.Union([Type.Unsafe({ type, ...more }), Type.Null()], { description })
 const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
+
+const ErrorFacts = Type.Partial(
+  Type.Object({
+    bytes: Type.Integer(),
+    width: Type.Integer(),
+    height: Type.Integer(),
+    megapixels: Type.Number(),
+    seconds: Type.Number(),
+    content_type: Type.String(),
+  }),
+)
+const ErrorDetails = Type.Partial(
+  Type.Object({
+    source: Type.String({ description: 'Which source, as a JSON Pointer into the request body.' }),
+    found: { ...ErrorFacts, description: 'What it is.' },
+    limit: { ...ErrorFacts, description: 'The limit that it is above.' },
+  }),
+)
 
 const Result = Type.Object({
   image_url: Type.Optional(Type.String({ description: 'Signed address of the image.' })),
@@ -39,7 +57,9 @@ export const TaskRecord = Type.Object({
   progress: Type.Integer({ minimum: 0, maximum: 100, description: 'Percent; never goes down; 100 when completed.' }),
   queue_position: orNull('integer', '1 for the next; null once processing.'),
   result: Type.Union([Result, Type.Null()], { description: 'Null until completed.' }),
-  error: Type.Union([Type.Object({ code: Type.String(), message: Type.String() }), Type.Null()], { description: 'Why it failed.' }),
+  error: Type.Union([Type.Object({ code: Type.String(), message: Type.String(), details: Type.Optional(ErrorDetails) }), Type.Null()], {
+    description: 'Why it failed.',
+  }),
   estimated_cost: Type.String({ description: 'The amount held for it, a decimal string.' }),
   actual_cost: orNull('string', 'The charge, once it ended.'),
   refund_amount: orNull('string', 'The part of the estimate that was given back.'),
@@ -92,7 +112,7 @@ export function publicRecord(task: Task, queuePosition: number | null, link: (re
     progress: task.state === 'completed' ? 100 : Math.min(task.progress, 99),
     queue_position: status === 'queued' ? queuePosition : null,
     result: task.state === 'completed' && outcome?.outcome === 'completed' ? publicResult(outcome.result, link(outcome.result)) : null,
-    error: task.state === 'failed' && outcome?.outcome === 'failed' ? { code: outcome.code, message: outcome.message } : null,
+    error: task.state === 'failed' && outcome?.outcome === 'failed' ? publicError(outcome) : null,
     estimated_cost: formatMoney(task.estimatedCost),
     actual_cost: money(task.actualCost),
     refund_amount: task.state === 'completed' && task.refundAmount === 0 ? null : money(task.refundAmount),

@@ -76,8 +76,8 @@ type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 function failedRun(
   { log }: EngineContext,
   task: Task,
-  { code, retryable, retryAfterMs, cause }: FailedRun & { cause?: unknown },
+  { code, retryable, retryAfterMs, details, cause }: FailedRun & { cause?: unknown },
 ): FailedRun {
   log.warn({ event: 'engine_failed', ...taskLogFields(task), verb: task.verb, code, retryable, retryAfterMs, err: cause }, 'engine failed')
-  return { outcome: 'failed', code, retryable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
+  return { outcome: 'failed', code, retryable, ...(retryAfterMs !== undefined && { retryAfterMs }), ...(details && { details }) }
 }

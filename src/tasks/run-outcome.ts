@@ -9,6 +9,7 @@ import {
   type OutboxEvent,
   type Task,
   type TaskErrorCode,
+  type TaskErrorDetails,
   type TaskGuard,
   type TaskOutcome,
   type TaskResult,
@@ -23,11 +24,13 @@ import { removeUploads } from './uploads.ts'
 export type Made =
   | { outcome: 'made'; result: TaskResult; cost: number }
   /** `retryAfterMs`: nothing was begun, and may be after so long. */
-  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number }
+  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number; details?: TaskErrorDetails }
   /** The worker stops: the task goes back to the queue and no attempt is counted. */
   | { outcome: 'handed_back' }
   /** A backend was unavailable during the run. */
   | { outcome: 'unavailable' }
+
+type FailedRun = Extract<Made, { outcome: 'failed' }>
 
 /** `task` is the ended task. */
 export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
@@ -35,7 +38,7 @@ export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outc
 const RETRY_MS = { first: 2_000, max: 60_000 }
 /** From the first run of a task: for so long runs during which a backend was unavailable, or a provider asked to wait, cost no attempt, and lost leases of live workers do not count. */
 const UNAVAILABLE_MS = 3_600_000
-const UNAVAILABLE = { code: 'internal', retryable: true } as const
+const UNAVAILABLE: FailedRun = { outcome: 'failed', code: 'internal', retryable: true }
 
 /** Stores the outcome of a run: the end of the task, another attempt, or the task handed back. `lost`: another run has the task, or it has ended. */
 export async function conclude(context: TaskContext, task: Task, made: Made): Promise<Concluded> {
@@ -57,12 +60,12 @@ export async function conclude(context: TaskContext, task: Task, made: Made): Pr
     const readyAt = now + made.retryAfterMs + jittered(RETRY_MS.first, context.random())
     return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
   }
-  const { code, retryable } = made.outcome === 'unavailable' ? UNAVAILABLE : made
+  const { code, retryable, details }: FailedRun = made.outcome === 'unavailable' ? UNAVAILABLE : made
   if (retryable && task.attempts < task.maxAttempts) {
     const readyAt = now + retryDelayMs(task.attempts, context.random())
     return requeue(context, task, readyAt, { attempts: task.attempts, job: null }, 'retrying')
   }
-  const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
+  const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code], ...(details && { details }) })
   return ending(context, task, ended)
 }
 

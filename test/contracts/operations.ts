@@ -164,7 +164,7 @@ export function operationPromises(surface: Surface): Promises<null> {
         { operation: 'trim', media_url: image, start_time: 0 },
         { operation: 'merge', media_urls: [film, image] },
       ]
-      for (const body of bodies) t.match(await studio.ended((await studio.create(body)).id), { status: 'failed', error: { code: 'unsupported_input' }, attempts: 1 }, JSON.stringify(body))
+      for (const body of bodies) t.match(await studio.ended((await studio.create(body)).id), { status: 'failed', error: { code: 'unsupported_input', details: { source: /^\/(media_url|media_urls\/\d|mask_url)$/, found: { content_type: /^(image|video|audio)\// } } }, attempts: 1 }, JSON.stringify(body))
     },
 
     'sources that are too large together, too long or too wide are input_too_large': async (t) => {
@@ -173,8 +173,8 @@ export function operationPromises(surface: Surface): Promises<null> {
       studio.server.always(({ path }) => ({ status: 200, body: path === '/long' ? longWav() : large }))
       const at = (name: string) => `${studio.server.url}/${name}`
       t.match(await studio.ended((await studio.create({ operation: 'merge', media_urls: [at('1'), at('2')] })).id), { status: 'completed' })
-      t.match(await studio.ended((await studio.create({ operation: 'merge', media_urls: [at('1'), at('2'), at('3')] })).id), { error: { code: 'input_too_large' } })
-      t.match(await studio.ended((await studio.create({ operation: 'trim', media_url: at('long'), start_time: 0 })).id), { error: { code: 'input_too_large' } })
+      t.match(await studio.ended((await studio.create({ operation: 'merge', media_urls: [at('1'), at('2'), at('3')] })).id), { error: { code: 'input_too_large', details: { source: '/media_urls/2', limit: { bytes: Number } } } })
+      t.match(await studio.ended((await studio.create({ operation: 'trim', media_url: at('long'), start_time: 0 })).id), { error: { code: 'input_too_large', details: { source: '/media_url', found: { seconds: Number }, limit: { seconds: Number } } } })
     },
 
     'a name that resolves to an internal address, now or at the end of a redirect, fails as one without an address does': async (t) => {

@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises'
 import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
 import type { Amounts, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
-import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
+import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import type { Outside } from './provider/dependencies.ts'
 import { EMPTY, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
@@ -38,6 +38,7 @@ export type NotMade = {
   code: Exclude<TaskErrorCode, 'canceled'>
   retryable: boolean
   message: string
+  details?: TaskErrorDetails
   cause?: unknown
   /** Nothing was begun, and may be after so long. The task waits for it without losing an attempt, for an hour from its first run. */
   retryAfterMs?: number
@@ -127,9 +128,16 @@ export type EnginesConfig = {
   runs?: boolean
 }
 
-/** A failure with its public sentence, to be returned from `run`. */
-export function notMade(code: NotMade['code'], retryable: boolean, cause?: unknown): NotMade {
-  return { outcome: 'failed', code, retryable, message: TASK_ERRORS[code], ...(cause === undefined ? {} : { cause }) }
+/** A failure with its public sentence, to be returned from `run`; `details` are public as well. */
+export function notMade(code: NotMade['code'], retryable: boolean, cause?: unknown, details?: TaskErrorDetails): NotMade {
+  return {
+    outcome: 'failed',
+    code,
+    retryable,
+    message: TASK_ERRORS[code],
+    ...(details && { details }),
+    ...(cause !== undefined && { cause }),
+  }
 }
 
 /** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */

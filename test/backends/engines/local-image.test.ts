@@ -173,13 +173,13 @@ testOf('inpaint', 'more pixels than the limit fail as input_too_large, by the he
   t.equal(await codeOf(t, 'inpaint', await png(quarters(101, 100)), await nothing(101, 100), { limits: { pixels: 10_000 } }), 'input_too_large')
   t.equal(await codeOf(t, 'inpaint', await png(quarters(100, 100)), await nothing(100, 100), { limits: { pixels: 10_000 } }), 'made')
   t.equal(await codeOf(t, 'inpaint', await png(quarters(100, 100)), pngBomb(30_000, 30_000)), 'input_too_large', 'a mask')
-  t.equal(await codeOf(t, 'upscale', await png(quarters(51, 50)), null, { limits: { pixels: 10_000 } }), 'input_too_large', 'a result')
+  t.equal(await codeOf(t, 'upscale', await png(quarters(51, 50)), null, { limits: { pixels: 10_000 } }), 'result_too_large', 'a result')
 })
 
-testOf('inpaint', 'a result of more bytes than the limit fails as input_too_large, and one that its format cannot hold', async (t) => {
+testOf('inpaint', 'a result of more bytes than the limit fails as result_too_large, and one that its format cannot hold', async (t) => {
   const noise = paint(300, 300, (x, y) => [(x * 7919 + y * 104_729) % 251, (x * x * y) % 241, (x * y * y) % 239])
-  t.equal(await codeOf(t, 'inpaint', await png(noise), await nothing(300, 300), { limits: { bytes: 20_000 } }), 'input_too_large')
-  t.equal(await codeOf(t, 'inpaint', await png(quarters(17_000, 2)), await nothing(17_000, 2), { request: { format: 'webp' } }), 'input_too_large')
+  t.equal(await codeOf(t, 'inpaint', await png(noise), await nothing(300, 300), { limits: { bytes: 20_000 } }), 'result_too_large')
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(17_000, 2)), await nothing(17_000, 2), { request: { format: 'webp' } }), 'result_too_large')
 })
 
 testOf('inpaint', 'a program reads nothing outside its scratch folder and its packages', async (t) => {
@@ -255,10 +255,10 @@ testOf('inpaint', 'a mask grows by pixels', async (t) => {
   t.ok((await reds(0)) > 100)
 })
 
-testOf('inpaint', 'a mask of another aspect ratio or one that covers everything fails as unsupported_input', async (t) => {
+testOf('inpaint', 'a mask of another aspect ratio fails as mask_mismatch, one that covers everything as unsupported_input', async (t) => {
   const picture = await png(quarters(100, 50))
-  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 60, (x) => x < 10)), 'unsupported_input')
-  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(50, 100, (x) => x < 10)), 'unsupported_input')
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 60, (x) => x < 10)), 'mask_mismatch')
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(50, 100, (x) => x < 10)), 'mask_mismatch')
   t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 50, () => true)), 'unsupported_input')
   t.equal(await codeOf(t, 'inpaint', picture, await maskOf(33, 17, (x) => x < 3)), 'made', 'rounded to whole pixels it is the same')
   t.equal(await codeOf(t, 'inpaint', picture, Buffer.from('no mask')), 'unsupported_input')

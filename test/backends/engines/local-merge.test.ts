@@ -148,9 +148,9 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('videos mixed with audio files are unsupported_input, unless the format is an audio format', async (t) => {
-    t.match(await merge([red, song]), { outcome: 'failed', code: 'unsupported_input', retryable: false })
-    t.match(await merge([song, red]), { outcome: 'failed', code: 'unsupported_input', retryable: false })
+  t.test('videos mixed with audio files are mixed_sources, unless the format is an audio format', async (t) => {
+    t.match(await merge([red, song]), { outcome: 'failed', code: 'mixed_sources', retryable: false })
+    t.match(await merge([song, red]), { outcome: 'failed', code: 'mixed_sources', retryable: false })
     t.ok(Math.abs(madeOf(await merge([song, red], { format: 'mp3' })).facts.durationMs - 2000) <= 120)
   })
 
@@ -164,9 +164,9 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     for (const inputs of [[broken, red], [red, broken], [red, red, broken]]) t.match(await merge(inputs), { outcome: 'failed', code: 'unsupported_input', retryable: false })
   })
 
-  t.test('input_too_large: one source, or the result', async (t) => {
-    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, pixels: 64 * 48 } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
-    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, durationMs: 2500 } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
+  t.test('input_too_large: one source; result_too_large: all together', async (t) => {
+    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, pixels: 64 * 48 } }), { outcome: 'failed', code: 'input_too_large', retryable: false, details: { source: '/media_urls/1', found: { width: Number, height: Number }, limit: { megapixels: 0.003072 } } })
+    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, durationMs: 2500 } }), { outcome: 'failed', code: 'result_too_large', retryable: false, details: { found: { seconds: Number }, limit: { seconds: 2.5 } } })
     t.equal((await merge([red, blue], { transition: 'fade' }, { limits: { ...LIMITS, durationMs: 2700 } })).outcome, 'made')
   })
 

@@ -71,8 +71,8 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('a start at or past the end is unsupported_input', async (t) => {
-    for (const startMs of [3000, 3040, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'unsupported_input', retryable: false })
+  t.test('a start at or past the end is start_past_end', async (t) => {
+    for (const startMs of [3000, 3040, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'start_past_end', retryable: false, details: { found: { seconds: 3 } } })
   })
 
   t.test('a section shorter than a frame becomes the nearest frame', async (t) => {
@@ -344,13 +344,18 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.same(madeOf(await trim(scratched, {})).facts, { width: 64, height: 48, durationMs: 3000 })
   })
 
-  t.test('input_too_large: bytes and pixels of the source, length of the section, and bytes of the result', async (t) => {
+  t.test('input_too_large: bytes and pixels of the source; result_too_large: length of the section, and bytes of the result', async (t) => {
     const { size } = await stat(film)
-    for (const limits of [{ bytes: size - 1 }, { pixels: 64 * 48 - 1 }, { durationMs: 900 }]) {
-      t.match(await trim(film, { endMs: 1000 }, { limits: { ...LIMITS, ...limits } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
+    const tooLarge: [limits: object, failed: object][] = [
+      [{ bytes: size - 1 }, { code: 'input_too_large', details: { limit: { bytes: size - 1 } } }],
+      [{ pixels: 64 * 48 - 1 }, { code: 'input_too_large', details: { found: { width: 64, height: 48 } } }],
+      [{ durationMs: 900 }, { code: 'result_too_large', details: { found: { seconds: 1 }, limit: { seconds: 0.9 } } }],
+    ]
+    for (const [limits, failed] of tooLarge) {
+      t.match(await trim(film, { endMs: 1000 }, { limits: { ...LIMITS, ...limits } }), { outcome: 'failed', retryable: false, ...failed })
     }
     t.equal((await trim(film, { endMs: 1000 }, { limits: { bytes: size, pixels: 64 * 48, durationMs: 1000 } })).outcome, 'made', 'whatever the length of the source')
-    t.match(await trim(make('small.mp3', ...tones(20)), { format: 'wav' }, { limits: { ...LIMITS, bytes: 500_000 } }), { outcome: 'failed', code: 'input_too_large' })
+    t.match(await trim(make('small.mp3', ...tones(20)), { format: 'wav' }, { limits: { ...LIMITS, bytes: 500_000 } }), { outcome: 'failed', code: 'result_too_large', details: { limit: { bytes: 500_000 } } })
   })
 
   t.test('input_too_large: more than 32 streams', async (t) => {

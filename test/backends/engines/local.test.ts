@@ -75,7 +75,7 @@ t.test('pictures have the requested size and format', { skip: withoutPackages },
     t.match(made, { facts: { width: expected[i]?.width, height: expected[i]?.height, durationMs: null }, used: { Job: 1000, Second: 0 } })
   }
   const large = await engine.run({ verb: 'upscale', scale: 4, format: 'png' }, runControl({ inputs: [picture], limits: { ...LIMITS, pixels: 10_000 } }))
-  t.match(large, { outcome: 'failed', code: 'input_too_large', retryable: false })
+  t.match(large, { outcome: 'failed', code: 'result_too_large', retryable: false, details: { found: { width: Number, height: Number }, limit: { megapixels: 0.01 } } })
   t.same(await readdir(scratch), [])
 })
 
@@ -93,7 +93,7 @@ t.test('a run that fails or is aborted leaves no file', { skip: withoutFfmpeg },
   const { engine, scratch } = await opened(t)
   const broken = await engine.run(trim, runControl({ inputs: [input('video/mp4', FILM.subarray(0, 300))] }))
   t.match(broken, { outcome: 'failed', code: 'unsupported_input', retryable: false })
-  t.match(await engine.run({ verb: 'trim', startMs: 5000, endMs: null, mode: 'fast', format: 'mp4' }, runControl({ inputs: inputsOf(trim) })), { code: 'unsupported_input' })
+  t.match(await engine.run({ verb: 'trim', startMs: 5000, endMs: null, mode: 'fast', format: 'mp4' }, runControl({ inputs: inputsOf(trim) })), { code: 'start_past_end' })
   const controller = new AbortController()
   const run = engine.run(merge, runControl({ inputs: [input('video/mp4', FILM), input('audio/wav', SONG)], signal: controller.signal }))
   controller.abort(new Error('canceled'))

@@ -50,7 +50,11 @@ const ADVICE: Record<string, string> = {
   input_unreachable: 'The link of the source may have expired. Upload it again, or take a newer result.',
   input_not_allowed: 'Upload the file instead of linking to it.',
   input_too_large: 'Use a smaller or shorter source.',
-  unsupported_input: 'Choose another source, or check the times and the mask.',
+  unsupported_input: 'Choose another source.',
+  start_past_end: 'Let the section begin earlier.',
+  mixed_sources: 'Merge films alone, or recordings alone.',
+  mask_mismatch: 'Use a mask with the shape of the picture.',
+  result_too_large: 'Make something smaller or shorter.',
   not_supported: 'Choose something else: the service changed what it offers.',
   internal: 'Try again in a moment.',
 }

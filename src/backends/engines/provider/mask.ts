@@ -87,8 +87,8 @@ export async function pictureOf(bytes: Uint8Array, types: readonly string[], lim
 }
 
 /**
- * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded or has another
- * aspect ratio. Without sharp, only a mask that already has the provider's form can be used.
+ * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded, with
+ * `mask_mismatch` when it has another aspect ratio. Without sharp, only a mask that already has the provider's form can be used.
  */
 export async function maskFor(
   picture: Picture,
@@ -113,7 +113,7 @@ export async function maskFor(
       info.width !== null && info.orientation === 1
         ? (info as MediaInfo & { width: number; height: number })
         : await uprightSize(sharp, bytes, options)
-    if (!isSameRatio(picture, known)) return notMade('unsupported_input', false)
+    if (!isSameRatio(picture, known)) return notMade('mask_mismatch', false, undefined, { source: '/mask_url', limit: { width, height } })
     // Decodes all of it: what passes as it is must be whole as well.
     const { isOpaque } = await sharp(bytes, options).stats()
     const isTransparent = info.alpha && !isOpaque

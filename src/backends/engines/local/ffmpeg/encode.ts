@@ -2,8 +2,8 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { amountsOf, type Amounts, type Limits } from '../../../../domain/media-generations.ts'
-import type { NotMade } from '../../engine.ts'
-import { ffmpeg, inputArgs, THREADS, tooLarge, unsupported, type Run } from './commands.ts'
+import { notMade, type NotMade } from '../../engine.ts'
+import { ffmpeg, inputArgs, THREADS, unsupported, type Run } from './commands.ts'
 import type { Format } from './formats.ts'
 import { isShort, probe, type Source } from './probe.ts'
 
@@ -58,7 +58,8 @@ export async function encode(
   const path = join(job.scratch, 'result')
   const args = [...inputs, ...streams, '-map_metadata', '-1', '-map_chapters', '-1', ...format.container, '-y', `file:${path}`]
   const failed = await ffmpeg(job, args, { bytesMax: job.limits.bytes, durationMs, progress: job.progress })
-  if (failed) return (await sizeOf(path)) >= job.limits.bytes ? tooLarge('bytes of the result') : failed
+  if (failed && (await sizeOf(path)) < job.limits.bytes) return failed
+  if (failed) return notMade('result_too_large', false, undefined, { limit: { bytes: job.limits.bytes } })
   const result = await probe(job, path, { pixels: Infinity, durationMs: Infinity, bytes: Infinity })
   if (result.outcome === 'failed') return result.code === 'internal' ? result : unsupported('nothing could be decoded')
   if (isShort(result.durationMs, durationMs)) return unsupported(`only ${result.durationMs} of ${durationMs} ms could be decoded`)

@@ -1,7 +1,7 @@
 /** The operation `merge`: concatenates videos, or audio files, with cuts or crossfades. */
 import type { OperationRequest } from '../../../../domain/media-operations.ts'
-import type { NotMade } from '../../engine.ts'
-import { tooLarge, unsupported } from './commands.ts'
+import { notMade, type NotMade } from '../../engine.ts'
+import { tooLong, unsupported } from './commands.ts'
 import { joinAudio, joinVideo, overlapOf } from './crossfade.ts'
 import { decoderArgs, encode, encoderArgs, type Encoded, type Job } from './encode.ts'
 import { audioFilters, sectionOf, targetOf, videoFilters, type Section, type Target } from './filters.ts'
@@ -17,20 +17,20 @@ const SAMPLE_RATE = 48_000
  * is silent where another has audio. `fade` overlaps two neighbours by half a second, at most half of the shorter one, which shortens the
  * result. The sources are all videos or all audio files; for an audio format, the audio of videos is merged too.
  *
- * Fails with `unsupported_input` (also for videos mixed with audio files, and for an audio format without any audio), `input_too_large`
- * (also for the result) or `internal`. Rejects with the reason of an aborted signal.
+ * Fails with `mixed_sources` for videos beside audio files, `unsupported_input` (also for an audio format without any audio),
+ * `input_too_large`, `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
  */
 export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
   const sources: Source[] = []
-  for (const path of job.inputs) {
+  for (const [at, path] of job.inputs.entries()) {
     const source = await probe(job, path, job.limits)
-    if (source.outcome === 'failed') return source
+    if (source.outcome === 'failed') return { ...source, details: { source: `/media_urls/${at}`, ...source.details } }
     sources.push(source)
   }
   const videos = sources.flatMap(({ video }) => video ?? [])
   const hasAudio = sources.some(({ audio }) => audio)
   const format = formatOf(job.request.format, videos.length > 0)
-  if (format.video && videos.length < sources.length) return unsupported('videos mixed with audio files')
+  if (format.video && videos.length < sources.length) return notMade('mixed_sources', false)
   if (!format.video && !hasAudio) return unsupported('no audio')
   const target = format.video && videos[0] ? targetOf(videos[0], job.request.fit) : null
   const sections = sources.map((source) => ({ source, ...sectionOf(source, 0, source.durationMs / 1000, target) }))
@@ -38,7 +38,7 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
     .slice(1)
     .map((section, n) => (job.request.transition === 'fade' ? overlapOf(sections[n] ?? section, section, target) : 0))
   const durationMs = Math.round(1000 * (sum(sections.map(({ seconds }) => seconds)) - sum(overlaps)))
-  if (durationMs > job.limits.durationMs) return tooLarge(`${durationMs} ms together`)
+  if (durationMs > job.limits.durationMs) return tooLong(durationMs, job.limits)
   const graph = [...(target ? videoGraph(sections, overlaps, target) : []), ...(hasAudio ? audioGraph(sections, overlaps) : [])]
   const inputs = sources.flatMap((source) => decoderArgs(source, 0, job.limits))
   return encode(job, format, { inputs, streams: encoderArgs(graph, format, { video: target !== null, audio: hasAudio }) }, durationMs)

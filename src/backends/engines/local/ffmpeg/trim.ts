@@ -1,7 +1,7 @@
 /** The operation `trim`: cuts a section out of a video or an audio file. */
 import type { OperationRequest } from '../../../../domain/media-operations.ts'
-import type { NotMade } from '../../engine.ts'
-import { inputArgs, tooLarge, unsupported } from './commands.ts'
+import { notMade, type NotMade } from '../../engine.ts'
+import { inputArgs, tooLong, unsupported } from './commands.ts'
 import { decoderArgs, encode, encoderArgs, type Arguments, type Encoded, type Job } from './encode.ts'
 import { audioFilters, sectionOf, targetOf, videoFilters } from './filters.ts'
 import { formatOf, type Format } from './formats.ts'
@@ -15,16 +15,17 @@ export type TrimJob = Job<Extract<OperationRequest, { verb: 'trim' }>>
  * `startMs` and is longer by that much. Streams that the format does not hold, and sources that cannot be copied for another reason, are
  * trimmed accurately. An end past the end is cut there.
  *
- * Fails with `unsupported_input` (also for a start past the end, and for an audio format of a video without audio), `input_too_large` or
- * `internal`. Rejects with the reason of an aborted signal.
+ * Fails with `start_past_end`, `unsupported_input` (also for an audio format of a video without audio), `input_too_large`,
+ * `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
  */
 export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
   const { request, inputs, limits } = job
   const source = await probe(job, inputs[0] ?? '', { ...limits, durationMs: Infinity })
   if (source.outcome === 'failed') return source
-  if (request.startMs >= source.durationMs) return unsupported(`start at ${request.startMs} of ${source.durationMs} ms`)
+  if (request.startMs >= source.durationMs)
+    return notMade('start_past_end', false, new Error(`start at ${request.startMs}`), { found: { seconds: source.durationMs / 1000 } })
   const durationMs = Math.min(request.endMs ?? Infinity, source.durationMs) - request.startMs
-  if (durationMs > limits.durationMs) return tooLarge(`${durationMs} ms`)
+  if (durationMs > limits.durationMs) return tooLong(durationMs, limits)
   const format = formatOf(request.format, source.video !== null)
   if (!format.video && !source.audio) return unsupported('no audio')
   if (request.mode === 'fast' && canCopy(source, format)) {
