@@ -10,7 +10,7 @@ import { speaksMessages } from '../../src/http/message-errors.ts'
 import { apiOf, planNameOf, type Api } from '../../src/domain/plans.ts'
 import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'
-import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
+import type { Creating, CreatingNow, Stale } from '../../src/domain/subscription/commands.ts'
 import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { openKeyUse } from './key-use.ts'
@@ -42,6 +42,7 @@ export type Caller = {
   isValid(): Promise<boolean>
   /** Runs an operation that creates, and reads the key again when it has changed: a revoked or moved key takes effect at its next request on all replicas. */
   creating: Creating
+  creatingNow: CreatingNow
   /** The failure that takes precedence over an invalid request: of the current key or, on a route that creates, of its plan. Null when both are active. */
   earlierFailure(): Promise<Failure | null>
   /** Counts a request that the plan's own rate does not count. Throws `rate_limited`. */
@@ -104,6 +105,13 @@ async function auth(app: FastifyInstance): Promise<void> {
           cacheKey(hash, current, keysVersion)
         }
         throw overLimit('key_changes', { retryAfterSeconds: 1, cause: new Error('the key changed at every attempt') })
+      },
+      creatingNow(run) {
+        const { key } = caller
+        const answer = run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
+        if (answer === null || answer.outcome === 'stale') return null
+        keyUse.note(key.id, app.clock())
+        return answer as Exclude<typeof answer, Stale>
       },
       countRead: () => countRead(caller.key.keyId, app.clock()),
       async earlierFailure() {

@@ -40,6 +40,7 @@ async function mediaCaller(app: FastifyInstance): Promise<void> {
         throw overLimit('key_changes', { retryAfterSeconds: 1, cause: new Error('the keys of the plan changed at every attempt') })
       },
       // The hook below has counted the request, and refused a creation whose plan is not active.
+      creatingNow: () => null,
       countRead: () => {},
       earlierFailure: async () => null,
     }

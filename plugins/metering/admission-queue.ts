@@ -15,6 +15,8 @@ export type QueuedRequest = {
 }
 
 export type AdmissionQueue = {
+  /** Whether a new request may try at once: nobody waits for whom it would have to wait. */
+  isFree(request: Pick<QueuedRequest, 'subscription' | 'causes'>): boolean
   /**
    * Repeats the attempt until its result is not blocked, `maxMs` have passed since the call, or the client disconnected; resolves with the last result.
    */
@@ -152,6 +154,7 @@ export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs 
   }
 
   return {
+    isFree: ({ subscription, causes }) => lines.size === 0 || waitsFor(lines.get(subscription), causes) === undefined,
     async admit(request, attempt, blockOf) {
       const first = waitsFor(lines.get(request.subscription), request.causes)
       if (first) return wait(request, attempt, blockOf, { cause: first.block.cause, needs: 0, left: 0 })

@@ -1,22 +1,26 @@
-/** Admission of a coding request: reserves tokens in both windows, or refuses; waits in the queue while other requests block it. */
+/** Admission of a coding request: reserves tokens in both windows, at once where nothing is unusual, or refuses; waits in the queue while other requests block it. */
 import type { FastifyRequest } from 'fastify'
 import type { Store } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
 import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
 import { traced } from '../../src/tracing/tracing.ts'
-import type { Admission as Size, Admitted, OpenReservation } from '../../src/upstream/usage/reservation.ts'
+import { AdmissionWrite } from '../../src/upstream/usage/admission-write.ts'
+import type { Admission as Size, Admitted } from '../../src/upstream/usage/reservation.ts'
 import { CONCURRENCY, type AdmissionQueue, type Block, type Client } from './admission-queue.ts'
 import type { InFlight } from './in-flight.ts'
 import type { MeteringMetrics } from './metering-metrics.ts'
 import type { RefusalCounts } from './refusal-counts.ts'
 import type { UnknownAdmissions } from './unknown-admissions.ts'
 
-export type Admission = Pick<OpenReservation, 'id' | 'durable'> & { subscription: string; admitted: Admitted }
+/** An admitted request, whose reservation is in flight. */
+export type Admission = { id: string; subscription: string; admitted: Admitted; write: AdmissionWrite }
 export type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
 
+type Caller = NonNullable<FastifyRequest['caller']>
+
 type AdmissionContext = {
-  store: Pick<Store, 'decide'>
+  store: Pick<Store, 'decide' | 'decideNow'>
   clock: () => number
   /** A new id of a request, a UUID v7. */
   uuid: () => string
@@ -42,14 +46,31 @@ const REASONS: Record<Refused['outcome'], RefusalReason> = {
 const WINDOW = 'window'
 const STORED = Promise.resolve()
 
-/**
- * Returns the admission, whose reservation is in flight then, or the refusal. Throws `Unavailable` when the outcome is unknown: what may have been reserved is released later.
- */
-export function openAdmission(
-  context: AdmissionContext,
-): (caller: NonNullable<FastifyRequest['caller']>, size: Size, client: Client) => Promise<Admission | Refused> {
+export type Admissions = {
+  /** Admits an ordinary request at once; null for any other one, which then takes `admit`. */
+  admitNow(caller: Caller, size: Size): Admission | null
+  /** Returns the admission or the refusal. Throws `Unavailable` when the outcome is unknown: what may have been reserved is released later. */
+  admit(caller: Caller, size: Size, client: Client): Promise<Admission | Refused>
+}
+
+export function openAdmission(context: AdmissionContext): Admissions {
   const { store, clock, uuid, instance, inFlight, unknown, queue, metrics, refusals } = context
-  return async (caller, size, client) => {
+
+  function admitNow(caller: Caller, size: Size): Admission | null {
+    const { subscription, keyId } = caller.key
+    if (!queue.isFree({ subscription, causes: [WINDOW, causeOf(keyId)] })) return null
+    const id = uuid()
+    const write = new AdmissionWrite()
+    const admitted = caller.creatingNow((owner, facts) => {
+      const command = { op: 'admit', id, instance, ...facts, ...size } as const
+      return store.decideNow<'admit'>(owner, command, clock(), write)
+    })
+    if (admitted?.outcome !== 'admitted') return null
+    inFlight.add(id)
+    return { id, subscription, admitted, write }
+  }
+
+  async function admit(caller: Caller, size: Size, client: Client): Promise<Admission | Refused> {
     const id = uuid()
     let { subscription, keyId } = caller.key
     let durable = STORED
@@ -68,7 +89,7 @@ export function openAdmission(
       const waiting = { subscription, causes: [WINDOW, causeOf(keyId)], client }
       const answer = await traced('admission', { within: true }, () => queue.admit(waiting, attempt, (found) => blockOf(found, keyId)))
       isAdmitted = answer.outcome === 'admitted'
-      if (answer.outcome === 'admitted') return { id, subscription, admitted: answer, durable }
+      if (answer.outcome === 'admitted') return { id, subscription, admitted: answer, write: AdmissionWrite.of(durable) }
       // It may rest on admissions that are not stored yet.
       await durable
       metrics.refused(answer.outcome)
@@ -81,6 +102,8 @@ export function openAdmission(
       if (!isAdmitted) inFlight.remove(id)
     }
   }
+
+  return { admitNow, admit }
 }
 
 function causeOf(keyId: string): string {

@@ -14,7 +14,7 @@ import { apiOf } from '../../src/domain/plans.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import { viewOf, type WindowsView } from '../../src/domain/token-windows.ts'
 import type { Admission as Size, OpenReservation } from '../../src/upstream/usage/reservation.ts'
-import { openAdmission, type Refused } from './admission.ts'
+import { openAdmission, type Admission, type Refused } from './admission.ts'
 import { openAdmissionQueue } from './admission-queue.ts'
 import { openHeartbeat } from './gateway-heartbeat.ts'
 import { openInFlight } from './in-flight.ts'
@@ -50,20 +50,32 @@ async function metering(app: FastifyInstance): Promise<void> {
   const unknown = openUnknownAdmissions(store, instance, inFlight.has, (subscription, err) => {
     log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
   })
-  const admit = openAdmission({ store, clock, uuid: randomUUIDv7, instance, inFlight, unknown, queue, metrics, refusals })
+  const admissions = openAdmission({ store, clock, uuid: randomUUIDv7, instance, inFlight, unknown, queue, metrics, refusals })
   const settlements = openSettlements({ store, clock, pause: setTimeout, inFlight, unknown, queue, metrics })
 
   app.decorateRequest('reservation', null)
 
-  app.addHook('preHandler', async (request, reply) => {
+  app.addHook('preHandler', (request, reply, done) => {
     const { admits } = request.routeOptions.config
     const { caller } = request
-    if (!admits || !caller) return
-    const answer = await admit(caller, admits(request), reply.raw)
-    if ('outcome' in answer) throw refusalOf(answer, reply, clock())
-    setWindowHeaders(reply, answer.admitted.windows, clock())
-    request.reservation = settlements.open(answer, request, reply)
+    if (!admits || !caller) return done()
+    const reserve = (admission: Admission) => {
+      setWindowHeaders(reply, admission.admitted.windows, clock())
+      request.reservation = settlements.open(admission, request, reply)
+    }
+    const size = admits(request)
+    const admission = admissions.admitNow(caller, size)
+    // Fastify takes a promise as well.
+    if (!admission) return admitted(admissions.admit(caller, size, reply.raw), reply).then(reserve)
+    reserve(admission)
+    done()
   })
+
+  async function admitted(outcome: Promise<Admission | Refused>, reply: FastifyReply): Promise<Admission> {
+    const answer = await outcome
+    if ('outcome' in answer) throw refusalOf(answer, reply, clock())
+    return answer
+  }
 
   app.addHook('onSend', (request, reply, payload, done) => {
     const { caller, reservation } = request

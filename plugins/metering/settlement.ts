@@ -1,27 +1,30 @@
-/** Settlement of coding requests: an open reservation, which is settled once its response has closed and its usage is known. */
+/** Settlement of coding requests: an open reservation, which is settled once its response has closed, its admission is stored and its usage is known. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Write } from '../../src/backends/store/queued-command.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { tenantOf } from '../../src/domain/plans.ts'
+import type { Answer, Command } from '../../src/domain/subscription/commands.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { Admission } from './admission.ts'
 import type { AdmissionQueue } from './admission-queue.ts'
 import type { InFlight } from './in-flight.ts'
 import type { MeteringMetrics } from './metering-metrics.ts'
-import { openGrowth } from './reservation-growth.ts'
+import { openGrowth, type Growth } from './reservation-growth.ts'
 import type { UnknownAdmissions } from './unknown-admissions.ts'
 
 type Request = Pick<FastifyRequest, 'log' | 'logged' | 'span'>
 type Reply = { raw: Pick<FastifyReply['raw'], 'closed' | 'destroyed' | 'once'> }
+type Settle = Extract<Command, { op: 'settle' }>
 
 export type Settlements = {
-  /** The reservation of an admitted request, which is settled when the response has closed. `request.logged` is fulfilled then. */
+  /** The reservation of an admitted request, which is settled when the response has closed. `request.logged` tells of it then. */
   open(admission: Admission, request: Request, reply: Reply): OpenReservation
   /** Waits for those in flight for a moment, and repeats none that fails afterwards. Resolves with whether all are settled. */
   stop(): Promise<boolean>
 }
 
 type SettlementContext = {
-  store: Pick<Store, 'change'>
+  store: Pick<Store, 'change' | 'decideNow'>
   clock: () => number
   /** Waits between two tries, milliseconds. */
   pause: (ms: number) => Promise<unknown>
@@ -31,84 +34,158 @@ type SettlementContext = {
   metrics: MeteringMetrics
 }
 
+/** What all reservations share. */
+type Shared = SettlementContext & { isStopped: boolean }
+
 const RETRY_MS = 1_000
-const NOTHING: Promise<Settlement | null> = Promise.resolve(null)
 
-export function openSettlements({ store, clock, pause, inFlight, unknown, queue, metrics }: SettlementContext): Settlements {
-  let isStopped = false
-
-  function open({ id, subscription, admitted, durable }: Admission, request: Request, reply: Reply): OpenReservation {
-    const { windows: _windows, ...terms } = admitted
-    const extend = async (tokens: number): Promise<number | 'gone'> => {
-      const answer = await store.change(subscription, { op: 'extend', id, tokens }, clock())
-      if (answer.outcome === 'gone') return 'gone'
-      metrics.extended(answer.reserved - reserved())
-      return answer.reserved
-    }
-    const { reserved, ensure, cover } = openGrowth(admitted.reserved, extend, (err) =>
-      request.log.warn({ event: 'reservation_extension_failed', err, reservation: id }, 'reservation extension failed'),
-    )
-    let outcome = NOTHING
-    metrics.open(admitted.reserved)
-    const { promise: facts, resolve: logFacts } = Promise.withResolvers<Record<string, unknown>>()
-    request.logged = facts
-    const settle = async () => {
-      let settlement: Settlement | null = null
-      try {
-        settlement = await outcome
-      } catch (err) {
-        request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
-      }
-      // In one write with its admission it would be charged again when that write is repeated. Without a stored admission there is no charge.
-      const isStored = await durable.then(
-        () => true,
-        () => false,
-      )
-      if (!isStored) settlement = null
-      const charged = await settleUntilDone(id, subscription, settlement, request)
-      // A write of the admission that was given up may still take effect.
-      if (!isStored) unknown.add(subscription, clock())
-      metrics.settled(reserved(), settlement?.usage ?? null, tenantOf(subscription))
-      logFacts({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
-      queue.notify(subscription)
-      inFlight.remove(id)
-    }
-    // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
-    if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
-    else reply.raw.once('close', () => void request.span.run(settle))
-    return { id, admitted: terms, durable, settleWith: (promise) => void (outcome = promise), ensure, cover }
-  }
-
-  /** Retries the settlement until its outcome is known. After a shutdown, the sweep of another gateway charges the estimate. */
-  async function settleUntilDone(
-    id: string,
-    subscription: string,
-    settlement: Settlement | null,
-    request: Request,
-  ): Promise<number | null> {
-    const { usage = null, estimated = false, seen } = settlement ?? {}
-    for (;;) {
-      try {
-        const answer = await store.change(
-          subscription,
-          { op: 'settle', id, usage, estimated, ...(seen === undefined ? {} : { seen }) },
-          clock(),
-        )
-        return answer.outcome === 'settled' ? answer.charged : null
-      } catch (err) {
-        request.log.warn({ event: 'settlement_failed', err, reservation: id }, 'settlement failed, will be retried')
-        if (isStopped) return null
-        await pause(RETRY_MS)
-      }
-    }
-  }
-
+export function openSettlements(context: SettlementContext): Settlements {
+  const shared: Shared = { ...context, isStopped: false }
   return {
-    open,
+    open: (admission, request, reply) => new Reservation(admission, request, reply, shared),
     async stop() {
-      const areSettled = await inFlight.drained(RETRY_MS)
-      isStopped = true
+      const areSettled = await shared.inFlight.drained(RETRY_MS)
+      shared.isStopped = true
       return areSettled
     },
+  }
+}
+
+class Reservation implements OpenReservation, Write {
+  readonly id: string
+  readonly admitted: OpenReservation['admitted']
+  readonly ensure: Growth['ensure']
+  readonly cover: Growth['cover']
+  readonly #admission: Admission
+  readonly #request: Request
+  readonly #shared: Shared
+  readonly #reserved: Growth['reserved']
+  #isClosed = false
+  /** Undefined while it is not known. */
+  #isStored: boolean | undefined = undefined
+  #isExpected = false
+  #outcome: Settlement | null | undefined = undefined
+  #writeLog: ((facts: Record<string, unknown>) => void) | null = null
+
+  constructor(admission: Admission, request: Request, { raw }: Reply, shared: Shared) {
+    const { windows: _windows, ...terms } = admission.admitted
+    this.id = admission.id
+    this.admitted = terms
+    this.#admission = admission
+    this.#request = request
+    this.#shared = shared
+    const { reserved, ensure, cover } = openGrowth(
+      terms.reserved,
+      (tokens) => this.#extend(tokens),
+      (err) => request.log.warn({ event: 'reservation_extension_failed', err, reservation: this.id }, 'reservation extension failed'),
+    )
+    this.#reserved = reserved
+    this.ensure = ensure
+    this.cover = cover
+    shared.metrics.open(terms.reserved)
+    request.logged = (write) => void (this.#writeLog = write)
+    admission.write.tell(this)
+    // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
+    if (raw.closed || raw.destroyed) setImmediate(() => this.#closed())
+    else raw.once('close', () => this.#closed())
+  }
+
+  get durable(): Promise<void> {
+    return this.#admission.write.promise()
+  }
+
+  whenStored(told: Write): void {
+    this.#admission.write.tell(told)
+  }
+
+  openSettlement(): (settlement: Settlement | null) => void {
+    this.#isExpected = true
+    return (settlement) => {
+      if (this.#outcome !== undefined) return
+      this.#outcome = settlement
+      this.#settle()
+    }
+  }
+
+  settleWith(outcome: Promise<Settlement | null>): void {
+    const settle = this.openSettlement()
+    outcome.then(settle, (err: unknown) => {
+      this.#request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
+      settle(null)
+    })
+  }
+
+  /** Of the admission. */
+  stored(): void {
+    this.#isStored = true
+    this.#settle()
+  }
+
+  /** Without a stored admission there is no charge. */
+  lost(): void {
+    this.#isStored = false
+    this.#settle()
+  }
+
+  #closed(): void {
+    this.#isClosed = true
+    if (!this.#isExpected) this.#outcome = null
+    this.#settle()
+  }
+
+  /** In one write with its admission it would be charged again when that write is repeated. */
+  #settle(): void {
+    if (!this.#isClosed || this.#isStored === undefined || this.#outcome === undefined) return
+    const { usage = null, estimated = false, seen } = (this.#isStored && this.#outcome) || {}
+    const command: Settle = { op: 'settle', id: this.id, usage, estimated, ...(seen === undefined ? {} : { seen }) }
+    this.#request.span.run(() => this.#charge(command))
+  }
+
+  #charge(command: Settle): void {
+    const { store, clock } = this.#shared
+    const answer = store.decideNow<'settle'>(this.#admission.subscription, command, clock(), {
+      stored: () => this.#settled(command, answer),
+      lost: (error) => void this.#chargeUntilDone(command, error),
+    })
+    if (answer === null) void this.#chargeUntilDone(command)
+  }
+
+  /** Repeats the settlement until its outcome is known. After a shutdown, the sweep of another gateway charges the estimate. */
+  async #chargeUntilDone(command: Settle, failure: unknown = null): Promise<void> {
+    const { store, clock, pause } = this.#shared
+    let answer: Answer<'settle'> | null = null
+    for (let err = failure; answer === null;) {
+      if (err !== null) {
+        this.#request.log.warn({ event: 'settlement_failed', err, reservation: this.id }, 'settlement failed, will be retried')
+        if (this.#shared.isStopped) break
+        await pause(RETRY_MS)
+      }
+      try {
+        answer = await store.change<'settle'>(this.#admission.subscription, command, clock())
+      } catch (error) {
+        err = error
+      }
+    }
+    this.#settled(command, answer)
+  }
+
+  #settled({ usage, estimated }: Settle, answer: Answer<'settle'> | null): void {
+    const { unknown, clock, metrics, queue, inFlight } = this.#shared
+    const { subscription } = this.#admission
+    // A write of the admission that was given up may still take effect.
+    if (!this.#isStored) unknown.add(subscription, clock())
+    metrics.settled(this.#reserved(), usage, tenantOf(subscription))
+    const facts = usage ? { tokens: usage, estimated } : {}
+    this.#writeLog?.({ reservation: this.id, ...facts, charged: answer?.outcome === 'settled' ? answer.charged : null })
+    queue.notify(subscription)
+    inFlight.remove(this.id)
+  }
+
+  async #extend(tokens: number): Promise<number | 'gone'> {
+    const { store, clock, metrics } = this.#shared
+    const answer = await store.change<'extend'>(this.#admission.subscription, { op: 'extend', id: this.id, tokens }, clock())
+    if (answer.outcome === 'gone') return 'gone'
+    metrics.extended(answer.reserved - this.#reserved())
+    return answer.reserved
   }
 }

@@ -18,8 +18,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Time of arrival, by `performance.now()`. */
     startedMs: number
-    /** Further fields of the log line, which is written when this resolves. Null: written at the end of the answer. */
-    logged: Promise<Record<string, unknown>> | null
+    /** Takes the function that writes the log line, to call it with further fields. Null: the line is written at the end of the answer. */
+    logged: ((write: (more: Record<string, unknown>) => void) => void) | null
     /** The server span; hooks and handlers run in it. */
     span: Span
   }
@@ -103,7 +103,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
         request.log.info({ ...line, ...more }, 'request')
         endRequestSpan(request.span, request, status, more, endedAtMs)
       }
-      if (request.logged) void request.logged.then(finish)
+      if (request.logged) request.logged(finish)
       else finish({})
     })
     request.span.run(done)

@@ -4,7 +4,8 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerContext, BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
-import { traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
+import type { Store } from '../backends/store/store.ts'
+import { isTracing, traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
@@ -21,25 +22,32 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
     registers: [registry],
   })
   // Labels are resolved once per outcome rather than once per call.
-  const timed = (name: string, verb: Verb): Verb => {
+  const outcomesOf = (verb: string) => {
     const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) =>
-      durations.labels({ verb: name, outcome }),
+      durations.labels({ verb, outcome }),
     )
+    const outcomeOf = (error: unknown) => (error instanceof Busy ? busy : error instanceof Unavailable ? unavailable : failed)
+    const end = (outcome: typeof answered, sinceMs: number) => outcome?.observe((performance.now() - sinceMs) / 1000)
+    return {
+      answered: (sinceMs: number) => end(answered, sinceMs),
+      failed: (error: unknown, sinceMs: number) => end(outcomeOf(error), sinceMs),
+    }
+  }
+  const timed = (name: string, verb: Verb): Verb => {
+    const { answered, failed } = outcomesOf(name)
     const span: SpanOptions = {
       kind: 'client',
       within: true,
       attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system,
     }
-    const outcomeOf = (error: unknown) => (error instanceof Busy ? busy : error instanceof Unavailable ? unavailable : failed)
     return (...args) => {
       const sinceMs = performance.now()
-      const end = (outcome: typeof answered) => outcome?.observe((performance.now() - sinceMs) / 1000)
-      const failedBy = (error: unknown) => end(outcomeOf(error))
+      const failedBy = (error: unknown) => failed(error, sinceMs)
       const answeredBy = (answer: unknown) => {
         // An answer that is given before its write ends with that.
         const durable = (answer as { durable?: Promise<void> } | null | undefined)?.durable
-        if (durable) durable.then(() => end(answered), failedBy)
-        else end(answered)
+        if (durable) durable.then(() => answered(sinceMs), failedBy)
+        else answered(sinceMs)
       }
       // The verb's own promise is returned: a request calls several.
       const answer = called(() => traced(`${backend} ${name}`, span, () => verb(...args)))
@@ -47,8 +55,30 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
       return answer
     }
   }
+  /** It stands for `decide` and is counted with it, by its write. While traces are on it answers nothing, so that a span shows what follows. */
+  const timedNow = (verb: Store['decideNow']): Store['decideNow'] => {
+    const { answered, failed } = outcomesOf('decide')
+    return (id, command, now, write) => {
+      if (isTracing()) return null
+      const sinceMs = performance.now()
+      return verb(id, command, now, {
+        stored() {
+          answered(sinceMs)
+          write.stored()
+        },
+        lost(error) {
+          failed(error, sinceMs)
+          write.lost(error)
+        },
+      })
+    }
+  }
+  const instrumented = (name: string, verb: unknown) => {
+    if (name === 'close') return verb
+    return name === 'decideNow' ? timedNow(verb as Store['decideNow']) : timed(name, verb as Verb)
+  }
 
-  return Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, name === 'close' ? verb : timed(name, verb as Verb)])) as T
+  return Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, instrumented(name, verb)])) as T
 }
 
 /** What a call returns; a rejected promise when it throws at once. */

@@ -131,10 +131,17 @@ export async function openStoreClock(
     writeTime,
     isOff,
     check: () => ({ name: 'clock', ok: !isOff(), detail: detail() }),
-    guard: (verbs) =>
-      Object.fromEntries(
-        Object.entries(verbs).map(([name, verb]) => [name, ACCESS[name as keyof Store] === 'read' ? verb : guarded(verb as Verb)]),
-      ) as Store,
+    guard(store) {
+      const { decideNow, ...verbs } = store
+      const guards = Object.entries(verbs).map(([name, verb]) => [
+        name,
+        ACCESS[name as keyof Store] === 'read' ? verb : guarded(verb as Verb),
+      ])
+      return {
+        ...(Object.fromEntries(guards) as typeof verbs),
+        decideNow: (...args) => (isOff() ? null : decideNow(...args)),
+      }
+    },
     async close() {
       isClosed = true
       clearTimeout(timer)

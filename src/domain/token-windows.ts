@@ -78,7 +78,7 @@ export function hiddenOutput({ shown }: Pick<CodingAccount, 'shown'>): Hidden {
  * samples fade. What is hidden is learned by sums: who wants to lower it pays for as many tokens.
  */
 export function learn(
-  account: CodingAccount,
+  account: Pick<CodingAccount, 'outputs' | 'ratio' | 'shown'>,
   usage: Usage,
   promptBytes: number,
   seen: number,
@@ -132,7 +132,11 @@ export function viewOf(account: CodingAccount, terms: CodingTerms, now: number):
 }
 
 /** The same for windows that are rolled to now. */
-export function windowsOf(rolled: CodingAccount, terms: CodingTerms, reserved: Pick<Reserved, 'session' | 'weekly'>): WindowsView {
+export function windowsOf(
+  rolled: Pick<CodingAccount, 'session' | 'weekly'>,
+  terms: CodingTerms,
+  reserved: Pick<Reserved, 'session' | 'weekly'>,
+): WindowsView {
   const view = (limit: number, used: number, held: number, resetsAt: number | null, durationMs: number): WindowView => ({
     limit,
     used,

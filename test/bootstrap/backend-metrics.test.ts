@@ -2,6 +2,7 @@
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { instrument } from '../../src/bootstrap/backend-metrics.ts'
+import type { Write } from '../../src/backends/store/queued-command.ts'
 import { Busy, Unavailable } from '../../src/domain/errors.ts'
 
 const CAUSE = new Error('the disk is full')
@@ -33,5 +34,20 @@ t.test('an answer that is given before its write is counted by the outcome of th
   writes[0].resolve()
   writes[1].reject(new Unavailable('store', CAUSE))
   await Promise.allSettled(writes.map(({ promise }) => promise))
+  t.same(await countsOf(registry), ['decide answered 1', 'decide unavailable 1'])
+})
+
+t.test('a command that is decided at once is counted as decided, by its write', async (t) => {
+  const registry = new Registry()
+  const writes: Write[] = []
+  const store = instrument('store', { decideNow: (...[, , , write]: unknown[]) => (writes.push(write as Write), 'admitted') }, registry)
+  const told: unknown[] = []
+  const write = { stored: () => told.push('stored'), lost: (error: unknown) => told.push(error) }
+  for (const answer of [store.decideNow('', {}, 0, write), store.decideNow('', {}, 0, write)]) t.equal(answer, 'admitted')
+  t.same(await countsOf(registry), [], 'neither is written yet')
+  const lost = new Unavailable('store', CAUSE)
+  writes[0]?.stored()
+  writes[1]?.lost(lost)
+  t.same(told, ['stored', lost])
   t.same(await countsOf(registry), ['decide answered 1', 'decide unavailable 1'])
 })

@@ -47,13 +47,26 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
   const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { isSole: true, ...changes, wrap })
   // Of each admission, its settlement.
   let unsettled = 0
-  const { decide, change } = gateway.store
+  const calls = { atOnce: 0, byPromise: 0 }
+  const { decide, decideNow, change } = gateway.store
+  gateway.store.decideNow = ((id, command, now, write) => {
+    const stored = () => {
+      if (command.op === 'settle') unsettled--
+      write.stored()
+    }
+    const answer = decideNow(id, command, now, { stored, lost: (error) => write.lost(error) })
+    if (answer?.outcome === 'admitted') unsettled++
+    if (answer !== null) calls.atOnce++
+    return answer
+  }) as typeof decideNow
   gateway.store.decide = (async (...args: Parameters<typeof decide>) => {
+    calls.byPromise++
     const decided = await decide(...args)
     if (decided.answer.outcome === 'admitted') unsettled++
     return decided
   }) as typeof decide
   gateway.store.change = (async (...args: Parameters<typeof change>) => {
+    if (args[1].op === 'settle') calls.byPromise++
     const answer = await change(...args)
     if (args[1].op === 'settle') unsettled--
     return answer
@@ -68,6 +81,7 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
   t.equal((await fetch(`${url}/v1/models`, { headers })).status, 200)
   return {
     upstream,
+    calls,
     async ask(stream: boolean) {
       const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body: body(stream) })
       return { status: answer.status, headers: Object.fromEntries(answer.headers), text: await answer.text() }
@@ -237,5 +251,17 @@ for (const outcome of ['succeeds', 'fails']) {
     t.equal(await used(), 201, 'the settlement is repeated')
   })
 }
+
+t.test('ordinary requests are admitted and settled without a promise, also where the record has been at rest', async (t) => {
+  const { ask, used, calls } = await setUp(t, answers)
+  t.match(await ask(false), { status: 200 })
+  t.equal(await used(), 25, 'the first one finds out whether the store stores')
+  Object.assign(calls, { atOnce: 0, byPromise: 0 })
+  for (const requests of [[false], [true], [true, false]]) {
+    for (const answered of await Promise.all(requests.map(ask))) t.match(answered, { status: 200 })
+    await used()
+  }
+  t.same(calls, { atOnce: 8, byPromise: 0 })
+})
 
 t.test('no rejection of all these was left unhandled', async (t) => t.same(unhandled, []))

@@ -45,6 +45,7 @@ t.test('neither a handshake nor a request reaches the service before its admissi
   const { app, call, port, coding, usedTokens } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
   t.equal((await call('/v1/models')).status, 200)
   const { decide } = app.store
+  app.store.decideNow = () => null
   const stored = Promise.withResolvers<void>()
   let durable = stored.promise
   let admissions = 0

@@ -11,8 +11,8 @@ export const DISPATCH_BUGS: Listed[] = [
   {
     name: 'an admission is durable before it is written',
     file: COMMAND, within: 60,
-    from: DECIDED,
-    to: 'decided: () => outcome(written, fail)',
+    from: 'decided(): void {}',
+    to: 'decided(): void { this.#write.stored() }',
   },
   {
     name: 'a refusal is durable before what it rests on is written',
@@ -35,8 +35,8 @@ export const DISPATCH_BUGS: Listed[] = [
   {
     name: 'a command that is called during a write is applied to what is being written',
     file: COMMIT, within: 600,
-    from: 'one.apply(healing(queue.ahead ?? null, storeTime()))',
-    to: 'one.apply(healing(queue.stored ?? null, storeTime()))',
+    from: 'const record = current(queue, shared)',
+    to: 'const record = current(queue, shared) && new CurrentRecord(id, queue.stored ?? null)',
   },
   {
     name: 'a process that starts alone keeps what the last one reserved',
@@ -47,8 +47,8 @@ export const DISPATCH_BUGS: Listed[] = [
   {
     name: 'a settlement that failed is not made again',
     file: 'plugins/metering/settlement.ts', within: 60,
-    from: 'if (isStopped) return null',
-    to: 'return null',
+    from: 'if (this.#shared.isStopped) break',
+    to: 'break',
   },
   {
     name: 'metering forgets an admission without an answer',

@@ -379,27 +379,27 @@ const attemptBugs: Listed[] = [
 const codingBugs: Listed[] = [
   {
     name: 'a settlement charges the current session',
-    file: 'src/domain/subscription/token-reservations.ts', within: 20,
+    file: 'src/domain/subscription/coding-ledger.ts', within: 20,
     from: 'if (session && session.start === reservation.session)',
     to: 'if (session)',
   },
   {
     name: 'a settlement charges the current week',
-    file: 'src/domain/subscription/token-reservations.ts', within: 20,
-    from: 'if (weekly.n !== reservation.week || tokens === 0) continue',
-    to: 'if (tokens === 0) continue',
+    file: 'src/domain/subscription/coding-ledger.ts', within: 20,
+    from: 'if (weekly.n !== reservation.week || tokens === 0) return',
+    to: 'if (tokens === 0) return',
   },
   {
     name: 'a settled reservation stays',
-    file: 'src/domain/subscription/token-reservations.ts', within: 20,
-    from: 'reservations: without(account.reservations, Object.keys(settled))',
-    to: 'reservations: account.reservations',
+    file: 'src/domain/subscription/coding-ledger.ts', within: 20,
+    from: 'this.#reservations.delete(id)',
+    to: '',
   },
   {
     name: 'a dead process expires what others reserved',
-    file: 'src/domain/subscription/token-reservations.ts', within: 20,
-    from: 'reservation.instance === input.instance)',
-    to: 'reservation.instance !== input.instance)',
+    file: 'src/domain/subscription/coding-ledger.ts', within: 20,
+    from: 'reservation.instance === instance)',
+    to: 'reservation.instance !== instance)',
   },
   {
     name: 'a request is admitted past the reservations of others',

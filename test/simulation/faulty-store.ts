@@ -1,7 +1,8 @@
 /** The store of one simulated process: the real one, where every verb and every read and write of a record is a step of the scheduler. */
 import { openChanges, type VersionedRecords } from '../../src/backends/store/group-commit.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import type { Command } from '../../src/domain/subscription/commands.ts'
+import type { Write } from '../../src/backends/store/queued-command.ts'
+import type { Answer, Command, CommandName } from '../../src/domain/subscription/commands.ts'
 import type { Handle } from './real-store.ts'
 import { brief, type Actor, type PendingCommand, type Process, type Scheduler, type Step } from './scheduler.ts'
 
@@ -54,10 +55,25 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
   const change = (actor: Actor, id: string, command: Command, now: number) => pendingFor(actor, id, command, () => changes.change(id, command as never, now), async () => {})
   const decide = (actor: Actor, id: string, command: Command, now: number) => pendingFor(actor, id, command, () => changes.decide(id, command as never, now), ({ durable }) => durable)
 
+  /** Decided in this step, or not called at all. */
+  function decideNow(actor: Actor, id: string, command: Command, now: number, write: Write): Answer<CommandName> | null {
+    const pending: PendingCommand = { actor, subscription: id, command }
+    const done = () => process.pending.delete(pending)
+    process.pending.add(pending)
+    const answer = changes.decideNow(id, command as never, now, { stored: () => (done(), write.stored()), lost: (error) => (done(), write.lost(error)) })
+    if (answer === null) done()
+    else {
+      called(command.op)
+      scheduler.log(`${process.name} ${actor.name}`, `decides ${id} ${brief(command)} → ${brief(answer)}`)
+    }
+    return answer
+  }
+
   return (actor) =>
     new Proxy(handle.store, {
       get: (store, verb: keyof Store) => {
         if (verb === 'change') return (id: string, command: Command, now: number) => change(actor, id, command, now)
+        if (verb === 'decideNow') return (id: string, command: Command, now: number, write: Write) => decideNow(actor, id, command, now, write)
         if (verb === 'decide') return (id: string, command: Command, now: number) => decide(actor, id, command, now)
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>
         return (...args: unknown[]) => {
@@ -79,6 +95,7 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
     return { actor, label: named(verb, commands), args: [id], writes, commands }
   }
   return {
+    ...(records.known ? { known: records.known } : {}),
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => records.read(id, known) }),
     async replace(record, expected) {
       called('replace')

@@ -170,7 +170,15 @@ function reservation(
   ensure: (tokens: number) => 'extended' | 'gone',
 ): OpenReservation {
   const growth = openGrowth(admission.admitted.reserved, async (tokens) => (ensure(tokens) === 'gone' ? 'gone' : tokens), () => {})
-  return { id: 'reservation', ...admission, settleWith, ...growth }
+  return {
+    id: 'reservation', ...admission, settleWith, ...growth,
+    whenStored: (told) => void admission.durable.then(() => told.stored(), (error: unknown) => told.lost(error)),
+    openSettlement() {
+      const { promise, resolve } = Promise.withResolvers<Settlement | null>()
+      settleWith(promise)
+      return resolve
+    },
+  }
 }
 
 export const MESSAGES = [{ role: 'user', content: 'Hello' }]

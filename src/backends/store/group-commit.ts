@@ -8,16 +8,18 @@
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Busy, Unavailable } from '../../domain/errors.ts'
-import { heal } from '../../domain/subscription/clock-healing.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
+import { CurrentRecord } from '../../domain/subscription/current-record.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
-import { changing, deciding, type Decided, type QueuedCommand } from './queued-command.ts'
+import { AppliedCommand, changing, deciding, type Call, type Decided, type QueuedCommand, type Write } from './queued-command.ts'
 import { openWriteMode, type WriteMode } from './write-mode.ts'
 
 /** What an adapter implements. Both verbs throw `Unavailable` when the outcome is unknown, and have timeouts of their own: there is none here. */
 export type VersionedRecords = {
   /** The current record. `unchanged` may be returned instead, which saves sending it, when its version is still `known`. */
   read(id: string, known?: number): Promise<Subscription | null | 'unchanged'>
+  /** The current record, where nobody else writes and it is in memory. */
+  known?(id: string): Subscription | undefined
   /** Atomically replaces the record of version `expected` by `record`; 0 means that there is none yet. */
   replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'>
 }
@@ -54,6 +56,8 @@ export type Changes = {
   change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>>
   /** As `Store.decide`. */
   decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
+  /** As `Store.decideNow`. */
+  decideNow<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number, write: Write): Answer<N> | null
   /** Gives queued commands a last attempt; later ones are `Unavailable`. */
   close(): Promise<void>
 }
@@ -64,7 +68,7 @@ type Queue = {
   /** The record that is stored, as of the last attempt; undefined when it is unknown. */
   stored: Subscription | null | undefined
   /** The record after all queued commands, which were answered when they were called; undefined while they wait for their write. Only with `isSole`. */
-  ahead: Subscription | null | undefined
+  ahead: CurrentRecord | undefined
   drained: Promise<void>
 }
 
@@ -106,29 +110,47 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   }
   const queues = new Map<string, Queue>()
 
+  function callOf<N extends CommandName>(command: Extract<Command, { op: N }>, now: number): Call<N> {
+    return { command, now, deadline: clock() + retryForMs }
+  }
+
   function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {
-    const { queued, answer } = changing<N>(id, command, now, clock() + retryForMs)
+    const { queued, answer } = changing<N>(callOf(command, now))
     enqueue(id, queued)
     return answer
   }
 
   function decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>> {
-    const { queued, answer } = deciding<N>(id, command, now, clock() + retryForMs)
+    const { queued, answer } = deciding<N>(callOf(command, now))
     enqueue(id, queued)
     return answer
+  }
+
+  function decideNow<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number, write: Write): Answer<N> | null {
+    if (!isSole || shared.closing) return null
+    const queue = queueOf(id)
+    const record = current(queue, shared)
+    if (!record) return null
+    const applied = new AppliedCommand<N>(record, callOf(command, now), write)
+    queue.queued.push(applied)
+    return applied.answer
   }
 
   function enqueue(id: string, one: QueuedCommand): void {
     if (shared.closing) return one.fail(new Unavailable('store', new Error('the store is closed')))
     const queue = queueOf(id)
     queue.queued.push(one)
-    if (queue.ahead !== undefined) applyAhead(queue, shared, one)
+    queue.ahead = current(queue, shared)
+    if (!queue.ahead) return
+    one.apply(queue.ahead)
+    one.decided()
   }
 
   function queueOf(id: string): Queue {
-    const known = queues.get(id)
-    if (known) return known
-    const queue: Queue = { id, queued: [], stored: undefined, ahead: undefined, drained: Promise.resolve() }
+    const open = queues.get(id)
+    if (open) return open
+    const stored = shared.records.known?.(id)
+    const queue: Queue = { id, queued: [], stored, ahead: stored && new CurrentRecord(id, stored), drained: Promise.resolve() }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -139,18 +161,18 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     await Promise.all([...queues.values()].map((queue) => queue.drained))
   }
 
-  return { change, decide, close }
+  return { change, decide, decideNow, close }
 }
 
-/** Applies a command to the record that is written next, and answers it; unless the store does not store now. */
-function applyAhead(queue: Queue, { storeTime, mode }: Shared, one: QueuedCommand): void {
+/** The record that is written next, for a command that is applied now; undefined where it waits for its write. */
+function current({ ahead }: Queue, { storeTime, mode }: Shared): CurrentRecord | undefined {
+  if (!ahead || !mode.isAhead()) return undefined
   try {
-    queue.ahead = mode.isAhead() ? one.apply(healing(queue.ahead ?? null, storeTime())) : undefined
+    return healed(ahead, storeTime())
   } catch {
     // Nothing may be written now: the attempt throws it again.
-    queue.ahead = undefined
+    return undefined
   }
-  if (queue.ahead !== undefined) one.decided()
 }
 
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
@@ -198,15 +220,15 @@ async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Pr
   let base = stored === undefined ? await refresh(records, queue.id, null) : stored
   // With those that were called during the read.
   if (isSole && queue.ahead === undefined) batch.push(...queue.queued.splice(0))
-  let applied = queue.ahead === undefined ? applyAll(batch, healing(base, storeTime())) : queue.ahead
-  if (!isSole && applied === base && stored !== undefined) {
-    const current = await refresh(records, queue.id, base)
-    if (current !== base) applied = applyAll(batch, healing((base = current), storeTime()))
+  let applied = queue.ahead ?? applyAll(batch, healed(new CurrentRecord(queue.id, base), storeTime()))
+  if (!isSole && applied.record() === base && stored !== undefined) {
+    const found = await refresh(records, queue.id, base)
+    if (found !== base) applied = applyAll(batch, healed(new CurrentRecord(queue.id, (base = found)), storeTime()))
   }
   queue.stored = base
-  const next = applied && applied !== base ? { ...applied, version: (base?.version ?? 0) + 1 } : null
+  const next = applied.record() === base ? null : applied.withVersion((base?.version ?? 0) + 1)
   if (isSole && (queue.ahead !== undefined || mode.isAhead())) {
-    queue.ahead = next ?? base
+    queue.ahead = applied
     for (const one of batch) one.decided()
   }
   if (next && (await write(queue, shared, base, next)) === 'conflict') return 'conflict'
@@ -222,24 +244,26 @@ async function refresh(records: VersionedRecords, id: string, cached: Subscripti
 /** Replaces `base`, which becomes the record after this attempt. */
 async function write(
   queue: Queue,
-  { records, healed, mode }: Shared,
+  { records, healed: told, mode }: Shared,
   base: Subscription | null,
   next: Subscription,
 ): Promise<'done' | 'conflict'> {
   if ((await mode.run(() => records.replace(next, next.version - 1))) === 'conflict') return 'conflict'
   queue.stored = next
   // Only healing takes the time of a record back.
-  if (base && next.at < base.at) healed(queue.id, base.at - next.at)
+  if (base && next.at < base.at) told(queue.id, base.at - next.at)
   return 'done'
 }
 
 /** `now` is the store's time, read after the record; null while it is unknown. */
-function healing(record: Subscription | null, now: number | null): Subscription | null {
-  return record && now !== null ? heal(record, now) : record
+function healed(record: CurrentRecord, now: number | null): CurrentRecord {
+  if (now !== null) record.heal(now)
+  return record
 }
 
-function applyAll(batch: QueuedCommand[], base: Subscription | null): Subscription | null {
-  return batch.reduce((record, one) => one.apply(record), base)
+function applyAll(batch: QueuedCommand[], record: CurrentRecord): CurrentRecord {
+  for (const one of batch) one.apply(record)
+  return record
 }
 
 /**

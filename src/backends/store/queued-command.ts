@@ -1,15 +1,21 @@
 /** A command in the queue of its record: it is applied, perhaps again after a failed write, and answers its caller. */
 import { Unavailable } from '../../domain/errors.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
-import { reduce } from '../../domain/subscription/reducer.ts'
-import type { Subscription } from '../../domain/subscription/subscription.ts'
+import type { CurrentRecord } from '../../domain/subscription/current-record.ts'
 
 /** An answer, and its write: `durable` is fulfilled once that is done, and rejects as `Store.change` does. It need not be awaited. */
 export type Decided<N extends CommandName> = { answer: Answer<N>; durable: Promise<void> }
 
+/** What is told of a write: one of both, once. */
+export type Write = {
+  stored(): void
+  /** As `Store.change` rejects. */
+  lost(error: unknown): void
+}
+
 export type QueuedCommand = {
-  /** Applies the command and keeps its answer; returns the next record. A command that throws leaves the record alone and fails only its caller. */
-  apply(record: Subscription | null): Subscription | null
+  /** Applies the command and keeps its answer. A command that throws leaves the record alone and fails only its caller. */
+  apply(record: CurrentRecord): void
   /** The kept answer is that of the current record, which is not written yet. */
   decided(): void
   /** The kept answer is written. */
@@ -21,55 +27,90 @@ export type QueuedCommand = {
 
 type CommandOf<N extends CommandName> = Extract<Command, { op: N }>
 
+/** A command, and the time at which its caller gives up. */
+export type Call<N extends CommandName> = { command: CommandOf<N>; now: number; deadline: number }
+
 /** A command that is answered once it is written. */
-export function changing<N extends CommandName>(
-  id: string,
-  command: CommandOf<N>,
-  now: number,
-  deadline: number,
-): { queued: QueuedCommand; answer: Promise<Answer<N>> } {
+export function changing<N extends CommandName>(call: Call<N>): { queued: QueuedCommand; answer: Promise<Answer<N>> } {
   const { promise: answer, resolve, reject } = Promise.withResolvers<Answer<N>>()
-  const { apply, outcome } = applying<N>(id, command, now)
-  return { answer, queued: { apply, decided: () => {}, written: () => outcome(resolve, reject), fail: reject, deadline } }
+  const { apply, outcome } = applying<N>(call)
+  return { answer, queued: { apply, decided: () => {}, written: () => outcome(resolve, reject), fail: reject, deadline: call.deadline } }
 }
 
 /** A command that is answered once its answer is known. */
-export function deciding<N extends CommandName>(
-  id: string,
-  command: CommandOf<N>,
-  now: number,
-  deadline: number,
-): { queued: QueuedCommand; answer: Promise<Decided<N>> } {
+export function deciding<N extends CommandName>(call: Call<N>): { queued: QueuedCommand; answer: Promise<Decided<N>> } {
   const { promise, resolve, reject } = Promise.withResolvers<Decided<N>>()
   const durable = Promise.withResolvers<void>()
   durable.promise.catch(() => {})
-  const { apply, outcome } = applying<N>(id, command, now)
+  const { apply, outcome } = applying<N>(call)
   let given: Answer<N> | null = null
   const give = (answer: Answer<N>): void => resolve({ answer: (given ??= answer), durable: durable.promise })
   const written = (answer: Answer<N>): void => {
     give(answer)
-    // The write of the given answer failed, and the record that was read then led to another one.
     if (answer.outcome === given?.outcome) durable.resolve()
-    else durable.reject(new Unavailable('store', new Error('the write of an answer was lost')))
+    else durable.reject(writeLost())
   }
   const fail = (error: unknown): void => {
     reject(error)
     durable.reject(error)
   }
-  return { answer: promise, queued: { apply, decided: () => outcome(give, reject), written: () => outcome(written, fail), fail, deadline } }
+  return {
+    answer: promise,
+    queued: { apply, decided: () => outcome(give, reject), written: () => outcome(written, fail), fail, deadline: call.deadline },
+  }
 }
 
-function applying<N extends CommandName>(id: string, command: CommandOf<N>, now: number) {
+/** A command that is applied, and answered, before it is queued. A class: each coding request makes two. */
+export class AppliedCommand<N extends CommandName> implements QueuedCommand {
+  readonly answer: Answer<N>
+  readonly deadline: number
+  readonly #call: Call<N>
+  readonly #write: Write
+  /** After a failed write. */
+  #again: Answer<N> | { error: unknown } | null = null
+
+  /** Throws what the command throws. */
+  constructor(record: CurrentRecord, call: Call<N>, write: Write) {
+    this.answer = record.apply<N>(call.command, call.now)
+    this.deadline = call.deadline
+    this.#call = call
+    this.#write = write
+  }
+
+  apply(record: CurrentRecord): void {
+    try {
+      this.#again = record.apply<N>(this.#call.command, this.#call.now)
+    } catch (error) {
+      this.#again = { error }
+    }
+  }
+
+  decided(): void {}
+
+  written(): void {
+    const again = this.#again
+    if (again === null || ('outcome' in again && again.outcome === this.answer.outcome)) this.#write.stored()
+    else this.#write.lost('error' in again ? again.error : writeLost())
+  }
+
+  fail(error: unknown): void {
+    this.#write.lost(error)
+  }
+}
+
+/** The write of a given answer failed, and the record that was read then led to another one. */
+function writeLost(): Unavailable {
+  return new Unavailable('store', new Error('the write of an answer was lost'))
+}
+
+function applying<N extends CommandName>({ command, now }: Call<N>) {
   let kept: { answer: Answer<N> } | { error: unknown } = { error: null }
   return {
-    apply(record: Subscription | null): Subscription | null {
+    apply(record: CurrentRecord): void {
       try {
-        const step = reduce<N>(record, command, now, id)
-        kept = { answer: step.answer }
-        return step.record
+        kept = { answer: record.apply<N>(command, now) }
       } catch (error) {
         kept = { error }
-        return record
       }
     },
     outcome(resolve: (answer: Answer<N>) => void, reject: (error: unknown) => void): void {

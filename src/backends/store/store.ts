@@ -11,7 +11,7 @@ import type { Answer, Command, CommandName } from '../../domain/subscription/com
 import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
 import type { Delivery, LoggedEvent, Task } from '../../domain/task.ts'
 import type { ChangeOptions } from './group-commit.ts'
-import type { Decided } from './queued-command.ts'
+import type { Decided, Write } from './queued-command.ts'
 import type { TaskStore } from './task-store.ts'
 
 /** Members of a key version that may change. */
@@ -56,6 +56,11 @@ export type Store = Declarations &
      * that depends on it may be given to others only once `durable` is fulfilled.
      */
     decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
+    /**
+     * The same at once and without a promise, where this process alone writes the store, which stores what it is given, and the record is in
+     * memory; else null, and the command was not called. `write` is told later. Throws what the command throws.
+     */
+    decideNow<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number, write: Write): Answer<N> | null
     subscription(id: string): Promise<Subscription | null>
     /**
      * Subscriptions whose record has a Plan resource that was not removed, open reservations, open holds, or ended periods; ordered by id,
@@ -132,6 +137,7 @@ export const ACCESS = {
   close: 'read',
   createTask: 'write',
   decide: 'write',
+  decideNow: 'write',
   declarations: 'read',
   declare: 'write',
   deliveries: 'read',

@@ -14,7 +14,7 @@ import { dueOf } from './task-queue.ts'
 export const MAX_SKEW_MS = 5_000
 
 /** Milliseconds by which the record's time lies ahead of the store's clock; 0 when clocks may differ by that much. */
-export function aheadMs(record: Subscription, now: number): number {
+export function aheadMs(record: Pick<Subscription, 'at'>, now: number): number {
   const ahead = record.at - now
   return ahead > MAX_SKEW_MS ? ahead : 0
 }

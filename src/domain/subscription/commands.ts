@@ -25,6 +25,11 @@ export type Creating = <A extends { outcome: string }>(
   run: (subscription: string, facts: KeyFacts) => Promise<A>,
 ) => Promise<Exclude<A, Stale>>
 
+/** The same at once; null where `run` cannot answer at once, or the key must be read again. */
+export type CreatingNow = <A extends { outcome: string }>(
+  run: (subscription: string, facts: KeyFacts) => A | null,
+) => Exclude<A, Stale> | null
+
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
 /** Tasks that may be claimed after the change; absent without one. */
 type Ready = { ready?: ReadyTask[] }

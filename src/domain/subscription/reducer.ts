@@ -2,7 +2,8 @@
  * The reducer of a subscription's record: record + command + time → next record + answer. Pure; the store reads, reduces and replaces by
  * compare-and-set, so every rule about plans, windows, money and the queue exists once.
  */
-import { admit, expire, extend, settle } from './token-reservations.ts'
+import { CodingLedger } from './coding-ledger.ts'
+import { applyToLedger, withoutAccount, type CodingCommand } from './token-reservations.ts'
 import { archived, claim, close, hold, requeue } from './task-queue.ts'
 import type { Answer, Command, CommandName } from './commands.ts'
 import { applyPlan, keysChanged, removePlan } from './plan-changes.ts'
@@ -36,13 +37,10 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
     case 'heal':
       return { record, answer: { outcome: 'healed' } }
     case 'admit':
-      return admit(record, command, now)
     case 'extend':
-      return extend(record, command)
     case 'settle':
-      return settle(record, command, now)
     case 'expire':
-      return expire(record, command, now)
+      return reduceCoding(record, command, now)
     case 'countRefusals':
       return countRefusals(record, command, now)
     case 'hold':
@@ -56,4 +54,11 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
     case 'archived':
       return archived(record, command)
   }
+}
+
+function reduceCoding(record: Subscription | null, command: CodingCommand, now: number): Step<Answer<CodingCommand['op']>> {
+  const ledger = CodingLedger.open(record, now)
+  if (!ledger) return { record, answer: withoutAccount(record, command, now) }
+  const answer = applyToLedger(ledger, command, now)
+  return { record: ledger.isChanged ? ledger.toRecord(now) : record, answer }
 }

@@ -7,91 +7,101 @@ import {
   learn,
   learnedOutput,
   promptRatio,
-  reservedIn,
-  roll,
   WEEK_MS,
   windowsOf,
   type Reserved,
   type Usage,
 } from '../token-windows.ts'
+import type { CodingLedger } from './coding-ledger.ts'
 import type { Answer, Command, Shortage } from './commands.ts'
-import { put, without } from './copy-on-write.ts'
 import { dayOf, newestDays } from './days.ts'
-import type { Step } from './reducer.ts'
-import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
+import { inactiveReason, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
-/** Admits one request by rate, both windows, the key's cap and concurrency, and reserves its estimate. */
-export function admit(record: Subscription | null, input: In<'admit'>, now: number): Step<Answer<'admit'>> {
-  if (record && input.keysVersion !== record.keysVersion) {
-    return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
-  }
-  const reason = inactiveReason(record, now)
-  if (reason || !record?.coding || !record.terms.coding)
-    return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
-  const account = roll(record.coding, now)
-  const terms = record.terms.coding
-  const known = account.reservations[input.id]
-  if (known) return { record, answer: admitted(account, terms, known, input, reservedIn(account, null)) }
+const NO_USAGE: CodingDay = { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
 
-  const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
-  if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
-  const reserved = reservedIn(account, input.keyId)
-  const tokens = grant(account, terms, input, reserved)
-  if (typeof tokens !== 'number') return { record, answer: { ...tokens, windows: windowsOf(account, terms, reserved) } }
+/** The commands that change a coding account alone. */
+export type CodingCommand = In<'admit' | 'extend' | 'settle' | 'expire'>
 
-  const session = account.session ?? { start: now, end: now + terms.sessionMs, used: 0 }
-  const reservation: Reservation = {
-    instance: input.instance,
-    session: session.start,
-    week: account.weekly.n,
-    keyId: input.keyId,
-    tokens,
-    bytes: input.promptBytes,
-    at: now,
-  }
-  const next = { ...account, session, reservations: put(account.reservations, input.id, reservation) }
-  return {
-    record: { ...record, rate: rate.rate, coding: next },
-    answer: admitted(next, terms, reservation, input, { session: reserved.session + tokens, weekly: reserved.weekly + tokens }),
+/** Whether it is one of these. */
+export function isCoding(command: Command): command is CodingCommand {
+  return command.op === 'admit' || command.op === 'settle' || command.op === 'extend' || command.op === 'expire'
+}
+
+/** Applies a command at `now` in place. */
+export function applyToLedger(ledger: CodingLedger, command: CodingCommand, now: number): Answer<CodingCommand['op']> {
+  switch (command.op) {
+    case 'admit':
+      return admit(ledger, command, now)
+    case 'extend':
+      return extend(ledger, command)
+    case 'settle':
+      return settle(ledger, command, now)
+    case 'expire':
+      return expire(ledger, command, now)
   }
 }
 
-function admitted(
-  account: CodingAccount,
-  terms: CodingTerms,
-  reservation: Reservation,
-  input: In<'admit'>,
-  reserved: Pick<Reserved, 'session' | 'weekly'>,
-): Answer<'admit'> {
+/** The answer for a record without a coding account. */
+export function withoutAccount(record: Subscription | null, command: CodingCommand, now: number): Answer<CodingCommand['op']> {
+  if (command.op === 'extend') return { outcome: 'gone' }
+  if (command.op !== 'admit') return { outcome: 'already' }
+  if (record && command.keysVersion !== record.keysVersion) return { outcome: 'stale', keysVersion: record.keysVersion }
+  return { outcome: 'inactive', reason: inactiveReason(record, now) ?? 'PlanNotActive' }
+}
+
+/** Admits one request by rate, both windows, the key's cap and concurrency, and reserves its estimate. */
+function admit(ledger: CodingLedger, input: In<'admit'>, now: number): Answer<'admit'> {
+  const { record, terms } = ledger
+  if (input.keysVersion !== record.keysVersion) return { outcome: 'stale', keysVersion: record.keysVersion }
+  const reason = inactiveReason(record, now)
+  if (reason || !terms) return { outcome: 'inactive', reason: reason ?? 'PlanNotActive' }
+  const known = ledger.reservation(input.id)
+  if (known) return admitted(ledger, terms, known, input)
+
+  const rate = takeOne(ledger.rate, record.terms.requestsPerMinute, now)
+  if (!rate.allowed) return { outcome: 'rate', retryAfterMs: rate.retryAfterMs }
+  const reserved = ledger.reserved(input.keyId)
+  const tokens = grant(ledger, terms, input, reserved)
+  if (typeof tokens !== 'number') return { ...tokens, windows: windowsOf(ledger, terms, reserved) }
+
+  ledger.rate = rate.rate
+  ledger.session ??= { start: now, end: now + terms.sessionMs, used: 0 }
+  const { instance, keyId, promptBytes: bytes } = input
+  const reservation = { instance, session: ledger.session.start, week: ledger.weekly.n, keyId, tokens, bytes, at: now }
+  ledger.reserve(input.id, reservation)
+  return admitted(ledger, terms, reservation, input)
+}
+
+function admitted(ledger: CodingLedger, terms: CodingTerms, reservation: Reservation, input: In<'admit'>): Answer<'admit'> {
   return {
     outcome: 'admitted',
     reserved: reservation.tokens,
     maxOutputTokens: Math.min(input.maxOutputTokens ?? terms.maxOutputTokens, terms.maxOutputTokens),
     onAbort: terms.onAbort,
     weights: terms.weights,
-    ratio: promptRatio(account),
-    hidden: hiddenOutput(account),
-    windows: windowsOf(account, terms, reserved),
+    ratio: promptRatio(ledger.learned),
+    hidden: hiddenOutput(ledger.learned),
+    windows: windowsOf(ledger, terms, ledger.reserved(input.keyId)),
   }
 }
 
 /** A window is full when *used* tokens reach its limit; reservations alone never fill it for hours. */
-function fullness(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 'weekly_full' | 'session_full' | 'key_full' | null {
-  const session = account.session && account.session.used >= terms.sessionTokens ? account.session : null
-  if (account.weekly.used >= terms.weeklyTokens) {
+function fullness(ledger: CodingLedger, terms: CodingTerms, input: In<'admit'>): 'weekly_full' | 'session_full' | 'key_full' | null {
+  const session = ledger.session && ledger.session.used >= terms.sessionTokens ? ledger.session : null
+  if (ledger.weekly.used >= terms.weeklyTokens) {
     // When both are full, the one that resets later decides.
-    return session && session.end > account.weekly.start + WEEK_MS ? 'session_full' : 'weekly_full'
+    return session && session.end > ledger.weekly.start + WEEK_MS ? 'session_full' : 'weekly_full'
   }
   if (session) return 'session_full'
-  if (input.keyCap !== null && keyUsed(account, input.keyId) >= input.keyCap) return 'key_full'
+  if (input.keyCap !== null && keyUsed(ledger, input.keyId) >= input.keyCap) return 'key_full'
   return null
 }
 
-function keyUsed(account: CodingAccount, keyId: string): number {
-  const counter = account.keys[keyId]
-  return counter && counter.week === account.weekly.n ? counter.used : 0
+function keyUsed(ledger: CodingLedger, keyId: string): number {
+  const counter = ledger.keys[keyId]
+  return counter && counter.week === ledger.weekly.n ? counter.used : 0
 }
 
 /**
@@ -100,23 +110,23 @@ function keyUsed(account: CodingAccount, keyId: string): number {
  * request. The published bound follows from this.
  */
 function grant(
-  account: CodingAccount,
+  ledger: CodingLedger,
   terms: CodingTerms,
   input: In<'admit'>,
   reserved: Reserved,
 ): number | { outcome: NonNullable<ReturnType<typeof fullness>> | 'concurrency' } | ({ outcome: 'reserved' } & Shortage) {
-  const full = fullness(account, terms, input)
+  const full = fullness(ledger, terms, input)
   if (full) return { outcome: full }
   if (reserved.count >= terms.maxConcurrentRequests) return { outcome: 'concurrency' }
   const rooms: { of: Shortage['of']; left: number; taken: number }[] = [
-    { of: 'window', left: terms.sessionTokens - (account.session?.used ?? 0) - reserved.session, taken: reserved.session },
-    { of: 'window', left: terms.weeklyTokens - account.weekly.used - reserved.weekly, taken: reserved.weekly },
+    { of: 'window', left: terms.sessionTokens - (ledger.session?.used ?? 0) - reserved.session, taken: reserved.session },
+    { of: 'window', left: terms.weeklyTokens - ledger.weekly.used - reserved.weekly, taken: reserved.weekly },
   ]
   if (input.keyCap !== null) {
     // First: who waits for its key waits for nobody else.
-    rooms.unshift({ of: 'key', left: input.keyCap - keyUsed(account, input.keyId) - reserved.key, taken: reserved.key })
+    rooms.unshift({ of: 'key', left: input.keyCap - keyUsed(ledger, input.keyId) - reserved.key, taken: reserved.key })
   }
-  let tokens = estimateOf(account, terms, input)
+  let tokens = estimateOf(ledger, terms, input)
   for (const room of rooms) {
     if (tokens <= room.left) continue
     if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }
@@ -126,75 +136,54 @@ function grant(
 }
 
 /** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned output. */
-function estimateOf(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number {
-  const output = Math.min(input.maxOutputTokens ?? learnedOutput(account.outputs), terms.maxOutputTokens)
-  const prompt = Math.ceil((input.promptBytes * promptRatio(account)) / 1000)
+function estimateOf({ learned }: CodingLedger, terms: CodingTerms, input: In<'admit'>): number {
+  const output = Math.min(input.maxOutputTokens ?? learnedOutput(learned.outputs), terms.maxOutputTokens)
+  const prompt = Math.ceil((input.promptBytes * promptRatio(learned)) / 1000)
   return Math.max(1, chargeOf({ input: prompt, cachedInput: 0, output }, terms.weights))
 }
 
 /** Extends the reservation of a stream that outgrew it to at least `tokens`, even past the limit. */
-export function extend(record: Subscription | null, input: In<'extend'>): Step<Answer<'extend'>> {
-  const reservation = record?.coding?.reservations[input.id]
-  if (!record?.coding || !reservation) return { record, answer: { outcome: 'gone' } }
-  if (reservation.tokens >= input.tokens) return { record, answer: { outcome: 'extended', reserved: reservation.tokens } }
-  const reservations = put(record.coding.reservations, input.id, { ...reservation, tokens: input.tokens })
-  return { record: { ...record, coding: { ...record.coding, reservations } }, answer: { outcome: 'extended', reserved: input.tokens } }
+function extend(ledger: CodingLedger, { id, tokens }: In<'extend'>): Answer<'extend'> {
+  const reservation = ledger.reservation(id)
+  if (!reservation) return { outcome: 'gone' }
+  if (reservation.tokens < tokens) ledger.reserve(id, { ...reservation, tokens })
+  return { outcome: 'extended', reserved: Math.max(reservation.tokens, tokens) }
 }
 
 /** Charges a request once, to the windows that admitted it, and frees its reservation. Without usage nothing is charged. */
-export function settle(record: Subscription | null, input: In<'settle'>, now: number): Step<Answer<'settle'>> {
-  const reservation = record?.coding?.reservations[input.id]
-  if (!record?.coding || !record.terms.coding || !reservation) return { record, answer: { outcome: 'already' } }
-  const { usage } = input
-  const charged = usage ? chargeOf(usage, record.terms.coding.weights) : 0
-  let account = charge(roll(record.coding, now), { [input.id]: reservation }, () => charged)
-  if (usage) account = { ...account, usage: countDay(account.usage, now, usage, charged) }
-  if (usage && !input.estimated) account = { ...account, ...learn(account, usage, reservation.bytes, input.seen ?? 0) }
-  return { record: { ...record, coding: account }, answer: { outcome: 'settled', charged } }
+function settle(ledger: CodingLedger, { id, usage, estimated, seen = 0 }: In<'settle'>, now: number): Answer<'settle'> {
+  const reservation = ledger.reservation(id)
+  if (!ledger.terms || !reservation) return { outcome: 'already' }
+  const charged = usage ? chargeOf(usage, ledger.terms.weights) : 0
+  ledger.charge(id, reservation, charged)
+  if (usage) countDay(ledger, now, usage, charged)
+  if (usage && !estimated) ledger.learned = learn(ledger.learned, usage, reservation.bytes, seen)
+  return { outcome: 'settled', charged }
 }
 
 /** Expires the reservations of a dead gateway: charged at their estimates, since the usage is unknown. */
-export function expire(record: Subscription | null, input: In<'expire'>, now: number): Step<Answer<'expire'>> {
-  const open = Object.entries(record?.coding?.reservations ?? {}).filter(([, reservation]) => reservation.instance === input.instance)
-  if (!record?.coding || open.length === 0) return { record, answer: { outcome: 'already' } }
-  let account = charge(roll(record.coding, now), Object.fromEntries(open), (reservation) => reservation.tokens)
-  for (const [, reservation] of open) {
-    account = { ...account, usage: countDay(account.usage, now, { input: 0, cachedInput: 0, output: 0 }, reservation.tokens) }
+function expire(ledger: CodingLedger, { instance }: In<'expire'>, now: number): Answer<'expire'> {
+  const open = ledger.reservationsOf(instance)
+  if (open.length === 0) return { outcome: 'already' }
+  for (const [id, reservation] of open) {
+    ledger.charge(id, reservation, reservation.tokens)
+    countDay(ledger, now, { input: 0, cachedInput: 0, output: 0 }, reservation.tokens)
   }
-  return { record: { ...record, coding: account }, answer: { outcome: 'settled', count: open.length } }
-}
-
-/** Removes reservations and adds their charges to the session, week and keys that admitted them, if those windows still run. */
-function charge(
-  account: CodingAccount,
-  settled: Record<string, Reservation>,
-  chargeFor: (reservation: Reservation) => number,
-): CodingAccount {
-  let { session, weekly, keys } = account
-  for (const reservation of Object.values(settled)) {
-    const tokens = chargeFor(reservation)
-    if (session && session.start === reservation.session) session = { ...session, used: session.used + tokens }
-    if (weekly.n !== reservation.week || tokens === 0) continue
-    weekly = { ...weekly, used: weekly.used + tokens }
-    keys = {
-      ...keys,
-      [reservation.keyId]: { ...keys[reservation.keyId], week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens },
-    }
-  }
-  return { ...account, session, weekly, keys, reservations: without(account.reservations, Object.keys(settled)) }
+  return { outcome: 'settled', count: open.length }
 }
 
 /** Adds one request to its UTC day and keeps the newest days. */
-function countDay(usage: Record<string, CodingDay>, now: number, tokens: Usage, charged: number): Record<string, CodingDay> {
+function countDay(ledger: CodingLedger, now: number, tokens: Usage, charged: number): void {
   const day = dayOf(now)
-  const before = usage[day] ?? { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
+  const before = ledger.usage[day]
+  const { requests, input, cachedInput, output, charged: chargedBefore } = before ?? NO_USAGE
   const today: CodingDay = {
-    requests: before.requests + 1,
-    input: before.input + tokens.input,
-    cachedInput: before.cachedInput + tokens.cachedInput,
-    output: before.output + tokens.output,
-    charged: before.charged + charged,
+    requests: requests + 1,
+    input: input + tokens.input,
+    cachedInput: cachedInput + tokens.cachedInput,
+    output: output + tokens.output,
+    charged: chargedBefore + charged,
   }
-  const days = { ...usage, [day]: today }
-  return usage[day] ? days : newestDays(days)
+  if (before) ledger.usage[day] = today
+  else ledger.usage = newestDays({ ...ledger.usage, [day]: today })
 }

@@ -3,6 +3,7 @@
  * admits it; after them, metering settles it. Each step is a method, called by what it waits for: the upstream, the store, the client or a timer.
  * A JSON answer and a stream differ in their writer and in what may follow a beginning alone.
  */
+import type { Write } from '../../backends/store/queued-command.ts'
 import { Failure, overLimit } from '../../domain/errors.ts'
 import { chargeOf, type Usage } from '../../domain/token-windows.ts'
 import type { AnswerSource } from '../http/answer.ts'
@@ -57,7 +58,7 @@ const USAGE_BYTES = 64 * 1024
 /** The reservation is told of so many further tokens of output, and not of each event. */
 const COVER_TOKENS = 64
 
-export class Exchange implements CallSink {
+export class Exchange implements CallSink, Write {
   readonly #options: ExchangeOptions
   readonly #request: AdmittedRequest
   readonly #charge: Charge
@@ -83,9 +84,7 @@ export class Exchange implements CallSink {
     this.#options = options
     this.#charge = chargeOfPrompt(reservation.admitted, request.promptBytes)
     this.#writer = stream ? new EventWriter(client, this, options, wire === 'messages') : new JsonWriter(client, options)
-    const { promise, resolve } = Promise.withResolvers<Settlement | null>()
-    reservation.settleWith(promise)
-    this.#settle = resolve
+    this.#settle = reservation.openSettlement()
   }
 
   /** admitted → sent: to the upstreams at once, while the admission is being stored. */
@@ -103,10 +102,7 @@ export class Exchange implements CallSink {
     }
     this.#state = 'sent'
     metrics.overhead(wire, performance.now() - startedMs)
-    reservation.durable.then(
-      () => this.#stored(),
-      (error: Error) => this.#lost(error),
-    )
+    reservation.whenStored(this)
     this.#source = upstreams.send(this.#call, this, this.#request.log)
   }
 
@@ -166,7 +162,8 @@ export class Exchange implements CallSink {
     this.#source?.resume()
   }
 
-  #stored(): void {
+  /** The admission is stored: the answer may go out. */
+  stored(): void {
     this.#isStored = true
     // First, because what the writer sends may fill the client's buffer, and pause again.
     this.resume()
@@ -174,12 +171,12 @@ export class Exchange implements CallSink {
   }
 
   /** The admission could not be stored: no success is answered, and nothing charged. */
-  #lost(error: Error): void {
+  lost(error: unknown): void {
     if (this.#state !== 'ended') {
       this.#source?.abort()
       this.#over(null)
     }
-    this.#refuse(error)
+    this.#refuse(error as Error)
   }
 
   /** The client has left before the end of its answer: the upstream is stopped, or read on for the usage. */

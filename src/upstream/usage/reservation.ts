@@ -1,5 +1,6 @@
 /** The token reservation of a coding request: made by `plugins/metering`, settled by the route (`docs/coding.md`, "Windows"). */
 import type { Answer } from '../../domain/subscription/commands.ts'
+import type { Write } from '../../backends/store/queued-command.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 
 /** The result of `admit` for a request that was admitted. */
@@ -19,10 +20,14 @@ export type OpenReservation = {
   readonly admitted: Omit<Admitted, 'windows'>
   /** Fulfilled once the admission is stored: nothing is answered before. Rejects with `Unavailable`; then nothing is answered as a success. */
   readonly durable: Promise<void>
+  /** The same by a call, which comes at once where it is known. */
+  whenStored(told: Write): void
   /**
-   * Sets the usage to charge; called once. Null charges nothing, as does no call. The settlement is written when the response has closed and
-   * the promise is fulfilled.
+   * Returns the function to be called with the usage to charge; null charges nothing, as it does not to call this. The settlement is written when that is known and
+   * the response has closed.
    */
+  openSettlement(): (settlement: Settlement | null) => void
+  /** The same with a promise; a rejected one charges nothing. */
   settleWith(outcome: Promise<Settlement | null>): void
   /**
    * Extends the reservation to at least `tokens` (weighted), at least doubling it. `gone`: it was settled meanwhile, and the stream must end

@@ -1,6 +1,6 @@
 /** A simulated coding gateway: the admission, the growth, the settlement and the sweeps of `plugins/metering`, and heartbeats. */
 import { EventEmitter } from 'node:events'
-import { openAdmission, type Admission } from '../../../plugins/metering/admission.ts'
+import { openAdmission, type Admission, type Admissions } from '../../../plugins/metering/admission.ts'
 import type { AdmissionQueue } from '../../../plugins/metering/admission-queue.ts'
 import type { InFlight } from '../../../plugins/metering/in-flight.ts'
 import { reservationSweep, type Sweep } from '../../../plugins/metering/orphaned-reservations.ts'
@@ -8,7 +8,7 @@ import { openSettlements, type Settlements } from '../../../plugins/metering/set
 import { openUnknownAdmissions, type UnknownAdmissions } from '../../../plugins/metering/unknown-admissions.ts'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Answer, Creating, Stale } from '../../../src/domain/subscription/commands.ts'
+import type { Answer, Creating, CreatingNow, Stale } from '../../../src/domain/subscription/commands.ts'
 import type { OpenReservation, Settlement } from '../../../src/upstream/usage/reservation.ts'
 import type { Machine, World } from '../world.ts'
 import { SUBSCRIPTION } from './plan.ts'
@@ -17,12 +17,12 @@ const HEARTBEAT_MS = 10_000
 const SWEEP_MS = 4_000
 const LEASE_MS = 20_000
 
-type Metering = { admit: ReturnType<typeof openAdmission>; settlements: Settlements; sweep: Sweep; unknown: UnknownAdmissions }
+type Metering = { admissions: Admissions; settlements: Settlements; sweep: Sweep; unknown: UnknownAdmissions }
 type Running = Metering & { instance: string; heartbeats: number; store: Store }
-type Caller = Parameters<Metering['admit']>[0]
+type Caller = Parameters<Admissions['admit']>[0]
 
 /** Of a client whose connection stays open. */
-const CONNECTED = { closed: false, once() {}, off() {} } as unknown as Parameters<Metering['admit']>[2]
+const CONNECTED = { closed: false, once() {}, off() {} } as unknown as Parameters<Admissions['admit']>[2]
 const QUIET = { info() {}, warn() {}, error() {} }
 const UNCOUNTED = { refused() {}, open() {}, extended() {}, settled() {}, swept() {} }
 
@@ -86,13 +86,14 @@ function metering(world: World, machine: Machine, { instance, store, ids }: { in
   const inFlight: InFlight = { add: (id) => all.forEach((set) => set.add(id)), has: (id) => ids.has(id), remove: (id) => all.forEach((set) => set.delete(id)), drained: async () => ids.size === 0 }
   const unknown = openUnknownAdmissions(store, instance, inFlight.has)
   const shared = { store: machine.store(machine.actor('requests')), clock: machine.clock, inFlight, unknown, queue: queueOf(world, machine), metrics: UNCOUNTED }
-  const admit = openAdmission({ ...shared, instance, uuid: () => world.uuid(machine.clock()), refusals: { count() {}, async flush() {} } })
-  return { admit, settlements: openSettlements({ ...shared, pause: machine.sleep }), sweep: reservationSweep(store, instance), unknown }
+  const admissions = openAdmission({ ...shared, instance, uuid: () => world.uuid(machine.clock()), refusals: { count() {}, async flush() {} } })
+  return { admissions, settlements: openSettlements({ ...shared, pause: machine.sleep }), sweep: reservationSweep(store, instance), unknown }
 }
 
 /** A queue without an order: whoever is blocked tries again by itself. */
 function queueOf({ rng }: World, machine: Machine): AdmissionQueue {
   return {
+    isFree: () => true,
     async admit(_, attempt, blockOf) {
       let answer = await attempt()
       for (let tries = 1; tries < 8 && blockOf(answer); tries++) {
@@ -115,7 +116,11 @@ function callerOf({ rng }: World, machine: Machine): Caller {
       known.set(machine, (answer as { outcome: string } as Stale).keysVersion)
     }
   }
-  return { key: { subscription: SUBSCRIPTION, keyId: key.keyId }, creating } as unknown as Caller
+  const creatingNow: CreatingNow = (run) => {
+    const answer = run(SUBSCRIPTION, { ...key, keysVersion: known.get(machine) ?? 0 })
+    return answer?.outcome === 'stale' ? null : (answer as Exclude<typeof answer, Stale>)
+  }
+  return { key: { subscription: SUBSCRIPTION, keyId: key.keyId }, creating, creatingNow } as unknown as Caller
 }
 
 /** The `keysVersion` that a gateway has seen. */
@@ -126,9 +131,10 @@ async function request(world: World, machine: Machine): Promise<void> {
   const running = gateways.get(machine)
   if (!running) return
   const size = { promptBytes: rng.whole(100, 2_000), maxOutputTokens: rng.pick([null, 200, 500]) }
-  const answer = await running.admit(callerOf(world, machine), size, CONNECTED)
+  const caller = callerOf(world, machine)
+  const answer = running.admissions.admitNow(caller, size) ?? (await running.admissions.admit(caller, size, CONNECTED))
   if ('outcome' in answer) return refused(world, answer)
-  checker.bills.sent(machine.process, answer.id, await isStored(answer.durable))
+  checker.bills.sent(machine.process, answer.id, await isStored(answer.write.promise()))
   const raw = Object.assign(new EventEmitter(), { closed: false, destroyed: false })
   const seen = { log: QUIET, logged: null, span: { run: <T>(work: () => T) => work() } } as unknown as Parameters<Settlements['open']>[1]
   const reservation = running.settlements.open(answer, seen, { raw } as unknown as Parameters<Settlements['open']>[2])
@@ -137,7 +143,7 @@ async function request(world: World, machine: Machine): Promise<void> {
   // A client may leave before the usage is known.
   if (rng.chance(0.7)) await used
   raw.emit('close')
-  await seen.logged
+  await new Promise<unknown>((settled) => seen.logged?.(settled))
   if (checker.requests.get(answer.id)?.open) checker.report(`request ${answer.id} was answered settled, but is still open`)
 }
 
@@ -154,9 +160,9 @@ function refused({ checker }: World, answer: Exclude<Answer<'admit'>, { outcome:
 }
 
 /** The upstream works before the admission is stored, and the client gets its answer only then. Resolves with the usage to charge; null when there is none. */
-async function upstream(world: World, machine: Machine, { id, admitted, durable }: Admission, reservation: OpenReservation): Promise<Settlement | null> {
+async function upstream(world: World, machine: Machine, { id, admitted, write }: Admission, reservation: OpenReservation): Promise<Settlement | null> {
   const { rng, checker } = world
-  const isKept = await durable.then(() => true, () => false)
+  const isKept = await write.promise().then(() => true, () => false)
   if (isKept && !checker.requests.has(id)) checker.report(`request ${id} was answered admitted without a reservation`)
   let own = admitted.reserved
   for (let extensions = isKept ? rng.whole(0, 3) : 0; extensions > 0; extensions--) {

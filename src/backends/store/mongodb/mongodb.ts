@@ -56,6 +56,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...subscriptions.verbs,
     change: changes.change,
     decide: changes.decide,
+    decideNow: changes.decideNow,
     ...openKeys(database),
     ...openSessions(database),
     ...openCodingRequests(database),

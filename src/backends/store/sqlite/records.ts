@@ -59,6 +59,7 @@ export function openRecords(rows: RecordRows, isSole: boolean): Records {
 
   return {
     records: {
+      ...(isSole ? { known: (id: string) => cache.get(id) } : {}),
       async read(id, known) {
         const record = await current(id)
         return record && record.version === known ? 'unchanged' : record

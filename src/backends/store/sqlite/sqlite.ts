@@ -45,6 +45,7 @@ function composed(
     clock: async () => Date.now(),
     change: changes.change,
     decide: changes.decide,
+    decideNow: changes.decideNow,
     scan: scanning({ scanRows }),
     close: async () => {
       await changes.close()

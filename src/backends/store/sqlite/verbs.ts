@@ -30,7 +30,7 @@ export const UPGRADES = [
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
-type Decoded = 'change' | 'decide' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
+type Decoded = 'change' | 'decide' | 'decideNow' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
 export type Verbs = Omit<Store, Decoded | 'clock' | 'close'> & SubscriptionRows & ScanRows
 
 /** Whether a verb writes, as for those of the store. */

@@ -1,0 +1,112 @@
+/**
+ * The coding account of a record while commands are applied to it (`token-reservations.ts` has their rules). What is reserved is kept as sums, so that a command costs the same
+ * however many requests are open: values are replaced, dictionaries are changed in place, and `toRecord` copies them.
+ */
+import type { CodingTerms } from '../plans.ts'
+import type { Rate } from '../rate-limit.ts'
+import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'
+import type { CodingAccount, Reservation, Subscription } from './subscription.ts'
+
+export class CodingLedger {
+  /** What it was opened from, or was written last: its plan and version are as they are there. */
+  record: Subscription
+  readonly terms: CodingTerms | null
+  rate: Rate
+  session: CodingAccount['session']
+  weekly: CodingAccount['weekly']
+  learned: Pick<CodingAccount, 'outputs' | 'ratio' | 'shown'>
+  /** Whether a command has changed anything. */
+  isChanged = false
+  usage: CodingAccount['usage']
+  readonly keys: CodingAccount['keys']
+  readonly #account: CodingAccount
+  readonly #reservations = new Map<string, Reservation>()
+  #inSession = 0
+  #inWeek = 0
+  readonly #inWeekByKey = new Map<string, number>()
+
+  /** With its windows rolled to `now`, a time of the record. Null for a record without a coding account. */
+  static open(record: Subscription | null, now: number): CodingLedger | null {
+    return record?.coding ? new CodingLedger(record, roll(record.coding, now)) : null
+  }
+
+  private constructor(record: Subscription, account: CodingAccount) {
+    const { outputs, ratio, shown } = account
+    this.record = record
+    this.terms = record.terms.coding
+    this.rate = record.rate
+    this.session = account.session
+    this.weekly = account.weekly
+    this.learned = { outputs, ratio, ...(shown ? { shown } : {}) }
+    this.usage = { ...account.usage }
+    this.keys = { ...account.keys }
+    this.#account = account
+    for (const id in account.reservations) this.#add(id, account.reservations[id] as Reservation)
+  }
+
+  /** Whether a window has ended at `now`: then it is opened anew. */
+  isOver(now: number): boolean {
+    return (this.session !== null && now >= this.session.end) || now >= this.weekly.start + WEEK_MS
+  }
+
+  reservation(id: string): Reservation | undefined {
+    return this.#reservations.get(id)
+  }
+
+  /** The reservations of a gateway, with their ids. */
+  reservationsOf(instance: string): [id: string, reservation: Reservation][] {
+    return [...this.#reservations].filter(([, reservation]) => reservation.instance === instance)
+  }
+
+  reserved(keyId: string): Reserved {
+    return {
+      count: this.#reservations.size,
+      session: this.#inSession,
+      weekly: this.#inWeek,
+      key: this.#inWeekByKey.get(keyId) ?? 0,
+    }
+  }
+
+  /** A new reservation comes last; one that grows keeps its place. */
+  reserve(id: string, reservation: Reservation): void {
+    const before = this.#reservations.get(id)
+    if (before) this.#count(before, -before.tokens)
+    this.#add(id, reservation)
+    this.isChanged = true
+  }
+
+  /** Removes a reservation and adds its charge to the session, week and key that admitted it, if those windows still run. */
+  charge(id: string, reservation: Reservation, tokens: number): void {
+    this.#reservations.delete(id)
+    this.#count(reservation, -reservation.tokens)
+    this.isChanged = true
+    const { session, weekly, keys } = this
+    if (session && session.start === reservation.session) this.session = { ...session, used: session.used + tokens }
+    if (weekly.n !== reservation.week || tokens === 0) return
+    this.weekly = { ...weekly, used: weekly.used + tokens }
+    const counter = keys[reservation.keyId]
+    keys[reservation.keyId] = { ...counter, week: weekly.n, used: (counter?.used ?? 0) + tokens }
+  }
+
+  /** The record as it is now at the time `at`, which shares nothing that changes. */
+  toRecord(at: number): Subscription {
+    // V8 gives an object a hidden class for every new name; one without a prototype is a dictionary from the start.
+    const reservations = Object.create(null) as Record<string, Reservation>
+    for (const [id, reservation] of this.#reservations) reservations[id] = reservation
+    const { rate, session, weekly, learned } = this
+    const account = { ...this.#account, session, weekly, usage: { ...this.usage }, keys: { ...this.keys }, reservations, ...learned }
+    return { ...this.record, at, rate, coding: account }
+  }
+
+  #add(id: string, reservation: Reservation): void {
+    this.#reservations.set(id, reservation)
+    this.#count(reservation, reservation.tokens)
+  }
+
+  #count({ session, week, keyId }: Reservation, tokens: number): void {
+    if (session === this.session?.start) this.#inSession += tokens
+    if (week !== this.weekly.n) return
+    this.#inWeek += tokens
+    this.#inWeekByKey.set(keyId, (this.#inWeekByKey.get(keyId) ?? 0) + tokens)
+  }
+}

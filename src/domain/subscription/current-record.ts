@@ -1,0 +1,73 @@
+/** The record of a subscription in memory, to which commands are applied in turn: as `reduce` does, without a new record for each of those that coding requests make. */
+import { aheadMs, heal } from './clock-healing.ts'
+import { CodingLedger } from './coding-ledger.ts'
+import type { Answer, Command, CommandName } from './commands.ts'
+import { reduce } from './reducer.ts'
+import type { Subscription } from './subscription.ts'
+import { applyToLedger, isCoding } from './token-reservations.ts'
+
+export class CurrentRecord {
+  readonly #id: string
+  /** Undefined where the ledger is newer. */
+  #record: Subscription | null | undefined
+  #ledger: CodingLedger | null = null
+  #at: number
+
+  /** `record`: that of subscription `id`; null: there is none yet. */
+  constructor(id: string, record: Subscription | null) {
+    this.#id = id
+    this.#record = record
+    this.#at = record?.at ?? 0
+  }
+
+  /** Applies one command at `now`; a command that throws changes nothing. */
+  apply<N extends CommandName>(command: Extract<Command, { op: N }>, now: number): Answer<N>
+  apply(command: Command, now: number): Answer<CommandName> {
+    const at = Math.max(now, this.#at)
+    const ledger = isCoding(command) ? this.#ledgerAt(at) : null
+    if (!ledger || !isCoding(command)) {
+      const step = reduce<CommandName>(this.record(), command, now, this.#id)
+      if (step.record !== this.record()) this.#replace(step.record)
+      return step.answer
+    }
+    ledger.isChanged = false
+    const answer = applyToLedger(ledger, command, at)
+    if (ledger.isChanged) {
+      this.#ledger = ledger
+      this.#record = undefined
+      this.#at = at
+    }
+    return answer
+  }
+
+  /** Takes back a time that lies ahead of the store's, `now`. */
+  heal(now: number): void {
+    if (aheadMs({ at: this.#at }, now) === 0) return
+    const record = this.record()
+    if (record) this.#replace(heal(record, now))
+  }
+
+  /** The record as it is now; the same object as before where no command has changed it. */
+  record(): Subscription | null {
+    if (this.#record === undefined) this.#record = this.#ledger?.toRecord(this.#at) ?? null
+    return this.#record
+  }
+
+  /** Gives it the version with which it is written. */
+  withVersion(version: number): Subscription {
+    const record = { ...(this.record() as Subscription), version }
+    if (this.#ledger) this.#ledger.record = record
+    return (this.#record = record)
+  }
+
+  /** A window that has ended stays as it is until a command changes something. */
+  #ledgerAt(at: number): CodingLedger | null {
+    return this.#ledger?.isOver(at) === false ? this.#ledger : CodingLedger.open(this.record(), at)
+  }
+
+  #replace(record: Subscription | null): void {
+    this.#record = record
+    this.#ledger = null
+    this.#at = record?.at ?? 0
+  }
+}
