@@ -5,6 +5,7 @@ import { openInFlight } from '../../plugins/metering/in-flight.ts'
 import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
 import { openSettlements } from '../../plugins/metering/settlement.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
+import { AdmissionWrite } from '../../src/upstream/usage/admission-write.ts'
 
 const failure = new Unavailable('store', new Error('no answer came'))
 const turn = () => new Promise((resolve) => setImmediate(resolve))
@@ -14,17 +15,16 @@ async function readAgain(durable: Promise<void>): Promise<string[]> {
   const read: string[] = []
   const response = new EventEmitter()
   const { open } = openSettlements({
-    store: { change: (async () => ({ outcome: 'already' })) as never },
+    store: { change: (async () => ({ outcome: 'already' })) as never, decideNow: () => null },
     clock: () => 0,
     pause: async () => {},
     inFlight: openInFlight(),
     unknown: { add: (subscription) => void read.push(subscription), release: async () => 0 },
-    queue: { admit: async (_request, attempt) => attempt(), notify() {} },
+    queue: { isFree: () => true, admit: async (_request, attempt) => attempt(), notify() {} },
     metrics: new Proxy({}, { get: () => () => {} }) as never,
   })
   const request = { log: { warn() {}, error() {} }, span: { run: (work: () => unknown) => work() }, logged: null } as unknown as Parameters<typeof open>[1]
-  durable.catch(() => {})
-  const admission = { id: 'a', subscription: 'acme/coder', admitted: { outcome: 'admitted', reserved: 100 }, durable } as Parameters<typeof open>[0]
+  const admission = { id: 'a', subscription: 'acme/coder', admitted: { outcome: 'admitted', reserved: 100 }, write: AdmissionWrite.of(durable) } as Parameters<typeof open>[0]
   open(admission, request, { raw: Object.assign(response, { closed: false, destroyed: false }) as never }).settleWith(Promise.resolve(null))
   response.emit('close')
   for (let turns = 0; turns < 5; turns++) await turn()
