@@ -68,7 +68,7 @@ async function measure(store: Store, id: string, open: number, round: string): P
       waitedMs += performance.now() - sinceMs
       await durable
       if (answer.outcome !== 'admitted') throw new Error(`a request was answered ${answer.outcome}`)
-      await store.change(id, settle(request, 0), Date.now())
+      await settled(store, id, settle(request, 0))
     }
   }
   const [mainBefore, allBefore] = [threadUs(), allUs()]
@@ -76,11 +76,17 @@ async function measure(store: Store, id: string, open: number, round: string): P
   return { mainUs: (threadUs() - mainBefore) / requests, allUs: (allUs() - allBefore) / requests, dispatchMs: waitedMs / requests }
 }
 
-/** Checkouts without the verb answer with the write. */
+/** As `plugins/metering` does. A checkout may have no such verb. */
 async function decided(store: Store, id: string, command: ReturnType<typeof admit>): Promise<Decided<'admit'>> {
-  if ('decide' in store) return store.decide<'admit'>(id, command, Date.now())
-  const { change } = store as Store
-  return { answer: await change<'admit'>(id, command, Date.now()), durable: Promise.resolve() }
+  const { promise: durable, resolve: stored, reject: lost } = Promise.withResolvers<void>()
+  const answer = store.decideNow?.<'admit'>(id, command, Date.now(), { stored, lost }) ?? null
+  return answer === null ? store.decide<'admit'>(id, command, Date.now()) : { answer, durable }
+}
+
+async function settled(store: Store, id: string, command: ReturnType<typeof settle>): Promise<void> {
+  const { promise: durable, resolve: stored, reject: lost } = Promise.withResolvers<void>()
+  const answer = store.decideNow?.<'settle'>(id, command, Date.now(), { stored, lost }) ?? null
+  await (answer === null ? store.change<'settle'>(id, command, Date.now()) : durable)
 }
 
 /** As long as a UUID. */
