@@ -65,7 +65,7 @@ class Reservation implements OpenReservation, Write {
   #isStored: boolean | undefined = undefined
   #isExpected = false
   #outcome: Settlement | null | undefined = undefined
-  #writeLog: ((facts: Record<string, unknown>) => void) | null = null
+  readonly #listeners: ((facts: Record<string, unknown>) => void)[] = []
 
   constructor(admission: Admission, request: Request, { raw }: Reply, shared: Shared) {
     const { windows: _windows, ...terms } = admission.admitted
@@ -83,7 +83,7 @@ class Reservation implements OpenReservation, Write {
     this.ensure = ensure
     this.cover = cover
     shared.metrics.open(terms.reserved)
-    request.logged = (write) => void (this.#writeLog = write)
+    request.logged = (told) => void this.#listeners.push(told)
     admission.write.tell(this)
     // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
     if (raw.closed || raw.destroyed) setImmediate(() => this.#closed())
@@ -176,7 +176,8 @@ class Reservation implements OpenReservation, Write {
     if (!this.#isStored) unknown.add(subscription, clock())
     metrics.settled(this.#reserved(), usage, tenantOf(subscription))
     const facts = usage ? { tokens: usage, estimated } : {}
-    this.#writeLog?.({ reservation: this.id, ...facts, charged: answer?.outcome === 'settled' ? answer.charged : null })
+    const charged = answer?.outcome === 'settled' ? answer.charged : null
+    for (const told of this.#listeners) told({ reservation: this.id, ...facts, charged })
     queue.notify(subscription)
     inFlight.remove(this.id)
   }

@@ -18,8 +18,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Time of arrival, by `performance.now()`. */
     startedMs: number
-    /** Takes the function that writes the log line, to call it with further fields. Null: the line is written at the end of the answer. */
-    logged: ((write: (more: Record<string, unknown>) => void) => void) | null
+    /** Calls a function, given when the response closes, with further fields of the log line once they are known. Null: there are none. */
+    logged: ((told: (more: Record<string, unknown>) => void) => void) | null
     /** The server span; hooks and handlers run in it. */
     span: Span
   }

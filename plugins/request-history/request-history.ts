@@ -30,8 +30,7 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     }
   }
 
-  async function add(ended: Omit<CodingRequest, 'id' | 'usage' | 'charged'>, settled: Promise<Settled>): Promise<void> {
-    const { reservation: id, tokens, charged = null } = await settled
+  function add(ended: Omit<CodingRequest, 'id' | 'usage' | 'charged'>, { reservation: id, tokens, charged = null }: Settled): void {
     if (id === undefined) return
     waiting.push({ id, ...ended, usage: tokens ?? null, charged })
     if (waiting.length > WAITING_MAX) waiting.shift()
@@ -45,7 +44,8 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
       const { subscription, keyId } = caller.key
       const { statusCode: status, writableFinished: isComplete } = reply.raw
       const durationMs = Math.round(performance.now() - startedMs)
-      void add({ subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }, logged)
+      const ended = { subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }
+      logged((settled: Settled) => add(ended, settled))
     })
     done()
   })
