@@ -155,5 +155,7 @@ t.test('the kinds are those that engines offer, with limits, and with the prices
   t.match(prices.find(({ verb }: { verb: string }) => verb === 'image'), { plan: 'studio', amount: '0.0700', per: 'Job' })
   const off = await openRoom(t, { engines: 'engines:\n  - { name: fake, type: fake }\nroutes:\n  - { kind: image, engine: fake, price: { amount: "0.04", per: Job } }\n', loops: false })
   const upscale = (await off.send({ path: '/media/kinds' })).json().data.find(({ verb }: { verb: string }) => verb === 'upscale')
-  t.same(upscale, { verb: 'upscale', object: 'operation', available: false, reason: 'This service does not offer it.' })
+  t.match(upscale, { verb: 'upscale', object: 'operation', available: false, reason: 'This service does not offer it.' })
+  t.match(upscale, { reads: 'image', fields: { scale: { enum: [2, 3, 4] } }, required: ['media_url'], values: { scale: 2 } }, 'the form is that of its own file')
+  t.notOk(['formats', 'max', 'engine'].some((member) => member in upscale))
 })
