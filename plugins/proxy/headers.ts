@@ -20,13 +20,15 @@ const CREDENTIALS = ['authorization', 'cookie', 'proxy-authorization', 'x-api-ke
 const CLAIMS = new RegExp(
   `^(${[
     '(forwarded|via|client-ip|(true|fastly|x|x-cluster)-client-ip)$',
-    '(x-)?(remote|ssl|tailscale)-',
+    '(x-)?(remote|ssl|tailscale|impersonate|consumer)-',
     '(x-)?client-(cert|dn|verify)',
     'x-(forwarded|real|original|rewrite|auth-request|authenticated|webauth|envoy|pomerium|authentik|vouch)-',
     'cf-',
     'x-amzn-(oidc|mtls)-',
     'x-goog-(authenticated|iap)-',
     'x-ms-client-principal',
+    'x-(anonymous-consumer|credential-identifier|userinfo|arr-clientcert)$',
+    'x-(endpoint-api|apigateway-api)-userinfo',
   ].join('|')})`,
 )
 
@@ -89,15 +91,8 @@ export function requestHeaders(
   const { traceparent } = request.span
   const isReplaced = (name: string) => traceparent !== null && (name === 'tracestate' || name === 'baggage')
   const key = keyOf(request)
-  const passed = Object.entries(headers).filter(([name, value]) => {
-    // CGI and its like read X_SVC_Tenant and X.SVC.Tenant as X-SVC-Tenant.
-    const read = name.replaceAll(/[_.]/g, '-')
-    const isOurs = NOT_SENT.has(read) || CLAIMS.test(read) || read.startsWith(`x-${brand}-`)
-    return !isOurs && !isReplaced(read) && !named.has(name) && !hasKey(String(value), key)
-  }) as [string, string][]
   const { caller, ip, protocol, host } = request
-  return {
-    ...Object.fromEntries(passed),
+  const set: Record<string, string> = {
     ...(traceparent === null ? {} : { traceparent }),
     'x-request-id': request.id,
     'x-forwarded-for': ip,
@@ -109,6 +104,18 @@ export function requestHeaders(
       : {}),
     ...Object.fromEntries(Object.entries(route.headers).map(([name, value]) => [name.toLowerCase(), value])),
   }
+  const ours = new Set(Object.keys(set).map(asRead))
+  const passed = Object.entries(headers).filter(([name, value]) => {
+    const read = asRead(name)
+    const isOurs = ours.has(read) || NOT_SENT.has(read) || CLAIMS.test(read) || read.startsWith(`x-${brand}-`)
+    return !isOurs && !isReplaced(read) && !named.has(name) && !hasKey(String(value), key)
+  }) as [string, string][]
+  return { ...Object.fromEntries(passed), ...set }
+}
+
+/** A name as CGI and its like read it: to them, X_SVC_Tenant and X.SVC.Tenant are X-SVC-Tenant. */
+function asRead(name: string): string {
+  return name.replaceAll(/[_.]/g, '-')
 }
 
 /**
@@ -119,7 +126,8 @@ export function answerHeaders(headers: IncomingHttpHeaders, route: ProxyRoute, b
   const named = connectionTokens(headers.connection)
   const kept: IncomingHttpHeaders = {}
   for (const [name, value] of Object.entries(headers)) {
-    if (NOT_ANSWERED.has(name) || WINDOWS.test(name) || name.startsWith(`x-${brand}-`) || named.has(name)) continue
+    const read = asRead(name)
+    if (NOT_ANSWERED.has(read) || WINDOWS.test(read) || read.startsWith(`x-${brand}-`) || named.has(name)) continue
     const rewritten = REWRITTEN[name]
     const sent = rewritten && value !== undefined ? rewritten(value, route) : value
     if (sent !== null) kept[name] = sent

@@ -5,7 +5,7 @@ import { openService } from '../fakes/service.ts'
 import { openProxyProgram } from './proxy-program.ts'
 
 /** Headers by which services learn from a proxy who a person is, and spellings that some servers read as them. */
-const CLAIMS = ['X-Forwarded-User', 'X-Forwarded-Email', 'X-Forwarded-Groups', 'Remote-User', 'Remote_Groups', 'X_Forwarded_User', 'X_SVC_Tenant', 'X.SVC.Plan', 'X-Auth-Request-User', 'X-Remote-User', 'X-WebAuth-User', 'X-MS-Client-Principal-Name', 'Cf-Access-Authenticated-User-Email', 'SSL-Client-S-DN', 'True-Client-IP', 'X-Client-IP', 'X-Rewrite-Path']
+const CLAIMS = ['X-Forwarded-User', 'X-Forwarded-Email', 'X-Forwarded-Groups', 'Remote-User', 'Remote_Groups', 'X_Forwarded_User', 'X_SVC_Tenant', 'X.SVC.Plan', 'X-Auth-Request-User', 'X-Remote-User', 'X-WebAuth-User', 'X-MS-Client-Principal-Name', 'Cf-Access-Authenticated-User-Email', 'SSL-Client-S-DN', 'True-Client-IP', 'X-Client-IP', 'X-Rewrite-Path', 'Impersonate-User', 'Impersonate_Group', 'X-Consumer-Username', 'X-Anonymous-Consumer', 'X-Credential-Identifier', 'X-Userinfo', 'X-Endpoint-API-UserInfo', 'X-Apigateway-Api-Userinfo', 'X-ARR-ClientCert']
 
 const route = { product: 'Coding', tokensPerRequest: 10, prefix: '/tools' }
 
@@ -38,12 +38,12 @@ t.test('an ambiguous path, an absolute target and a smuggled body do not reach t
 t.test("a client's credentials, hop-by-hop headers and claims about itself do not reach the service", async (t) => {
   const service = await openService(t)
   const { port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url, headers: { Authorization: 'Basic c2VydmljZQ==', 'X-Team': 'gateway' } }])
-  const headers = ['Cookie: session=1', 'Proxy-Authorization: Basic eA==', 'X-Api-Key: k', 'Connection: close, X-Secret-Hop', 'X-Secret-Hop: 1', 'Keep-Alive: timeout=5', 'TE: trailers', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk', 'X-Forwarded-For: 1.2.3.4', 'X-Forwarded-Host: evil', 'Forwarded: for=1.2.3.4', 'X-Real-IP: 1.2.3.4', 'X-SVC-Tenant: victim', 'X-SVC-Anything: 1', 'X-Team: mine', 'X-Original-URL: /admin', 'Expect: 100-continue', 'X-Kept: yes', ...CLAIMS.map((name) => `${name}: victim`), `Api-Key: ${coding}`, `X-Token: Bearer ${coding}`, `X-Escaped: %73${coding.slice(1)}`, `X-Basic: Basic ${Buffer.from(`me:${coding}`).toString('base64')}`]
+  const headers = ['Cookie: session=1', 'Proxy-Authorization: Basic eA==', 'X-Api-Key: k', 'Connection: close, X-Secret-Hop', 'X-Secret-Hop: 1', 'Keep-Alive: timeout=5', 'TE: trailers', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk', 'X-Forwarded-For: 1.2.3.4', 'X-Forwarded-Host: evil', 'Forwarded: for=1.2.3.4', 'X-Real-IP: 1.2.3.4', 'X-SVC-Tenant: victim', 'X-SVC-Anything: 1', 'X-Team: mine', 'X_Team: mine', 'X.Team: mine', 'X_Request_Id: mine', 'X-Original-URL: /admin', 'Expect: 100-continue', 'X-Kept: yes', ...CLAIMS.map((name) => `${name}: victim`), `Api-Key: ${coding}`, `X-Token: Bearer ${coding}`, `X-Escaped: %73${coding.slice(1)}`, `X-Basic: Basic ${Buffer.from(`me:${coding}`).toString('base64')}`]
   const answer = await raw(port, `POST /tools HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer ${coding}\r\n${headers.join('\r\n')}\r\nContent-Length: 2\r\n\r\nhi`)
   t.match(answer, /HTTP\/1.1 200/)
   const sent = service.seen[0]?.headers ?? {}
   t.match(sent, { authorization: 'Basic c2VydmljZQ==', 'x-team': 'gateway', 'x-kept': 'yes', 'x-svc-tenant': 'demo', 'x-forwarded-for': '127.0.0.1', 'x-forwarded-host': 'gateway', 'content-length': '2' })
-  for (const name of ['cookie', 'proxy-authorization', 'x-api-key', 'x-secret-hop', 'te', 'upgrade', 'http2-settings', 'forwarded', 'x-real-ip', 'x-svc-anything', 'x-original-url', 'expect', 'api-key', 'x-token', 'x-escaped', 'x-basic', ...CLAIMS.map((name) => name.toLowerCase())]) t.notOk(name in sent, name)
+  for (const name of ['cookie', 'proxy-authorization', 'x-api-key', 'x-secret-hop', 'te', 'upgrade', 'http2-settings', 'forwarded', 'x-real-ip', 'x-svc-anything', 'x-original-url', 'expect', 'api-key', 'x-token', 'x-escaped', 'x-basic', 'x_team', 'x.team', 'x_request_id', ...CLAIMS.map((name) => name.toLowerCase())]) t.notOk(name in sent, name)
   t.notMatch(JSON.stringify(sent), coding)
 })
 
@@ -52,7 +52,7 @@ t.test("a service's cookies, credentials, policies and name do not reach the cli
     answer: (_request, response) => {
       response.writeHead(200, {
         'set-cookie': ['a=1', 'b=2'], server: 'internal/1.0', 'x-powered-by': 'secret', via: '1.1 internal', 'www-authenticate': 'Basic', 'strict-transport-security': 'max-age=1', 'clear-site-data': '"*"',
-        'alt-svc': 'h3=":443"', connection: 'close, x-hop', 'x-hop': '1', 'x-request-id': 'theirs', 'x-ratelimit-limit-tokens': '1', 'x-codex-primary-used-percent': '100', 'x-kept': 'yes',
+        'alt-svc': 'h3=":443"', connection: 'close, x-hop', 'x-hop': '1', 'x-request-id': 'theirs', 'x_svc_tenant': 'theirs', 'x-ratelimit-limit-tokens': '1', 'x-codex-primary-used-percent': '100', 'x-kept': 'yes',
       })
       response.end('done')
     },
@@ -63,7 +63,7 @@ t.test("a service's cookies, credentials, policies and name do not reach the cli
   t.match(got, { 'x-kept': 'yes', 'x-ratelimit-limit-tokens': '500000' })
   t.not(got['x-request-id'], 'theirs')
   t.not(got['x-codex-primary-used-percent'], '100')
-  for (const name of ['set-cookie', 'server', 'x-powered-by', 'via', 'www-authenticate', 'strict-transport-security', 'clear-site-data', 'alt-svc', 'x-hop']) t.notOk(name in got, name)
+  for (const name of ['set-cookie', 'server', 'x-powered-by', 'via', 'www-authenticate', 'strict-transport-security', 'clear-site-data', 'alt-svc', 'x-hop', 'x_svc_tenant']) t.notOk(name in got, name)
 })
 
 t.test('a redirect leads back through the gateway, and is not followed', async (t) => {
