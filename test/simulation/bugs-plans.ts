@@ -53,7 +53,7 @@ export const CODING_PLAN_BUGS: Listed[] = [
   },
   {
     name: 'a Plan that returns begins a new session',
-    file: CHANGES, within: 600,
+    file: CHANGES, within: 60,
     from: 'if (anchor === record.anchor) return record.coding',
     to: 'if (anchor === record.anchor) return record.plan ? record.coding : { ...record.coding, session: null }',
   },

@@ -23,7 +23,7 @@ export function openPlanChecks(report: Report) {
     checkRate(before, after, commands, fail)
     if (before.media && after.media) checkMedia(before.media, after.media, fail)
     else if (before.media) fail('lost its media account')
-    if (before.coding && after.coding) checkCoding(before.coding, after.coding, fail)
+    if (before.coding && after.coding) checkCoding(before.coding, after.coding, after.at, fail)
     else if (before.coding) fail('lost its coding account')
     if (!commands.some(({ op }) => op === 'applyPlan' || op === 'removePlan')) checkActive(before, after, fail)
   }
@@ -75,7 +75,7 @@ function checkMedia(before: MediaAccount, after: MediaAccount, fail: Fail): void
   if (!kept || kept.burned < old.burned) fail(`forgot what was burned in period ${old.n}`)
 }
 
-function checkCoding(before: CodingAccount, after: CodingAccount, fail: Fail): void {
+function checkCoding(before: CodingAccount, after: CodingAccount, now: number, fail: Fail): void {
   const [old, next] = [before.weekly, after.weekly]
   if (next.start !== old.start + (next.n - old.n) * WEEK_MS || next.n < old.n) fail(`moved week ${old.n} from ${old.start} to week ${next.n} from ${next.start}`)
   if (next.n === old.n && next.used < old.used) fail(`forgot what was used in week ${old.n}`)
@@ -85,6 +85,7 @@ function checkCoding(before: CodingAccount, after: CodingAccount, fail: Fail): v
   }
   const { session } = before
   if (session && after.session?.start === session.start && (after.session.end !== session.end || after.session.used < session.used)) fail('changed what was used in its session, or its end')
+  if (session && after.session === null && now < session.end) fail(`ended its session ${session.end - now} ms too early`)
   if (session && after.session && after.session.start !== session.start && after.session.start < session.end) fail('began a session in another')
 }
 
