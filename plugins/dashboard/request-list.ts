@@ -1,4 +1,4 @@
-/** `/usage/coding/requests`: the newest coding requests of a plan, page by page or as CSV. Behind a session. */
+/** `/usage/coding/requests`: the newest coding requests of a plan, page by page or as CSV, of one key or all. Behind a session. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
@@ -13,20 +13,22 @@ const Query = Type.Object({
   plan: Type.Optional(Type.String({ maxLength: 253 })),
   format: Type.Optional(Type.Enum(['json', 'csv'])),
   cursor: Type.Optional(Type.String({ maxLength: 200 })),
+  /** The name of a key: its requests alone. */
+  key: Type.Optional(Type.String({ maxLength: 253 })),
 })
 
 /** Registers the route. Times are ISO; a key that was removed has no name. */
 export function requestListRoute(app: FastifyInstance): void {
   app.withTypeProvider<TypeBoxTypeProvider>().get('/usage/coding/requests', { schema: { querystring: Query } }, async (request, reply) => {
-    const { plan: name, format, cursor } = request.query
+    const { plan: name, format, cursor, key } = request.query
     const plan = await planOf(app, sessionOf(request).tenant, 'coding', name)
     const names = new Map((await app.store.keysOf(plan.record.id)).map((key): [string, string] => [key.keyId, key.name]))
     const shown = (one: CodingRequest) => described(one, names.get(one.keyId) ?? null)
-    if (format === 'csv') {
-      const all = await app.store.requests(plan.record.id, null, KEPT_REQUESTS)
-      return sendCsv(reply, `coding-requests-${plan.name}`, all.map(shown))
-    }
-    const found = await app.store.requests(plan.record.id, cursor === undefined ? null : readCursor(cursor), PAGE + 1)
+    const isAsked = (one: CodingRequest) => key === undefined || names.get(one.keyId) === key
+    // No index has the keys: all that are kept are few.
+    const most = key === undefined && format !== 'csv' ? PAGE + 1 : KEPT_REQUESTS
+    const found = (await app.store.requests(plan.record.id, cursor === undefined ? null : readCursor(cursor), most)).filter(isAsked)
+    if (format === 'csv') return sendCsv(reply, `coding-requests-${plan.name}`, found.map(shown))
     const page = found.slice(0, PAGE)
     const last = page.at(-1)
     const hasMore = found.length > PAGE

@@ -26,6 +26,8 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     const logged = page.getByRole('table', { name: 'Coding requests, newest first' }).locator('tbody tr').first()
     await logged.waitFor()
     t.match(await logged.locator('td').allTextContents(), [/20\d\d/, 'coding', 'Completed', /^\d+$/, '0', /^\d+$/, /^\d+$/, /^\d+(\.\d)? m?s$/])
+    const requestsOf = async (key: string) => (await (await page.request.get(`${dashboard.process.url}/dashboard/api/usage/coding/requests?key=${key}`)).json()).data.length
+    t.same([await requestsOf('coding'), await requestsOf('robot')], [1, 0], 'by key')
     const [list] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Requests as CSV' }).click()])
     t.match(await readFile(await list.path(), 'utf8'), /^time,key,input,cached_input,output,charged,outcome,status,duration_ms,id\r\n20\d\d-[^,]+,coding,\d+,0,\d+,\d+,completed,200,\d+,/)
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV', exact: true }).click()])

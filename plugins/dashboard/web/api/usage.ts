@@ -50,9 +50,9 @@ export type CodingRequest = {
   duration_ms: number
 }
 
-/** A page of a plan's newest requests. */
-export const codingRequests = (plan: string, cursor: string | null, signal: AbortSignal): Promise<Page<CodingRequest>> =>
-  api('/usage/coding/requests', { query: { plan, ...(cursor === null ? {} : { cursor }) }, signal })
+/** A page of a plan's newest requests; '' for all keys, and for the first page. */
+export const codingRequests = (plan: string, key: string, cursor: string, signal: AbortSignal): Promise<Page<CodingRequest>> =>
+  api('/usage/coding/requests', { query: { plan, key, cursor }, signal })
 /** Money and tasks of a plan. */
 export const mediaUsage = (plan: string, since: string, signal: AbortSignal): Promise<MediaUsage> =>
   api('/usage/media', { query: { plan, since }, signal })

@@ -22,6 +22,7 @@ export function CreateButton({ body, quoted, name }: { body: Body | null; quoted
     try {
       const task = await createTask(plan, body, attempt.current.key)
       attempt.current = null
+      if (task.object === 'generation') state.made.set(task.id, state.draft.value)
       state.current.value = task
       state.start(task)
       // On a phone the result is below the form.

@@ -24,6 +24,8 @@ export type RoomState = {
   running: Signal<Task[]>
   /** Raised when a task has ended. */
   ended: Signal<number>
+  /** The forms of tasks that were made since the page was opened: a record has no more than the prompt. */
+  made: Map<string, Draft>
   /** The task that was on the stage when the page was left. */
   shown: Drafts['shown']
   start(task: Task): void
@@ -54,6 +56,7 @@ export function openRoomState(): RoomState {
     current: signal(null),
     running: signal([]),
     ended: signal(0),
+    made: new Map(),
     shown: kept.shown,
     start(task) {
       const others = state.running.value.filter(({ id }) => id !== task.id)

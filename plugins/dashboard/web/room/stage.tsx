@@ -142,7 +142,7 @@ function beforeOf({ object, input, result }: Task): string | null {
 function ReusePrompt({ task }: { task: Task }) {
   const { state } = useRoom()
   function reuse(): void {
-    state.draft.value = { ...EMPTY_DRAFT, kind: task.kind ?? 'image', prompt: task.prompt ?? '' }
+    state.draft.value = state.made.get(task.id) ?? { ...EMPTY_DRAFT, kind: task.kind ?? 'image', prompt: task.prompt ?? '' }
     state.mode.value = 'make'
     requestAnimationFrame(() => document.querySelector<HTMLElement>('.room-prompt')?.focus())
   }

@@ -58,7 +58,7 @@ function Loaded({ plan, since }: { plan: Plan; since: string }) {
           <Days days={usage.days} since={since} />
           <Refusals days={usage.days} />
           <Keys {...usage} />
-          <Requests plan={plan.name} />
+          <Requests plan={plan.name} keys={usage.keys.flatMap(({ name }) => name ?? [])} />
         </>
       )}
     </Async>

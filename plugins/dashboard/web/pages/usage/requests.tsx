@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { apiUrl } from '../../api/client.ts'
 import { codingRequests, type CodingRequest } from '../../api/usage.ts'
 import { Card } from '../../components/card.tsx'
+import { Field, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Badge } from '../../components/states.tsx'
@@ -11,32 +12,46 @@ import { count, exact, label } from '../../format.ts'
 
 const REQUESTS_MS = 5000
 
-export function Requests({ plan }: { plan: string }) {
-  const [cursor, setCursor] = useState<string | null>(null)
-  const load = useLoad((abort) => codingRequests(plan, cursor, abort), [plan, cursor], REQUESTS_MS)
+export function Requests({ plan, keys }: { plan: string; keys: string[] }) {
+  const [{ key, cursor }, show] = useState({ key: '', cursor: '' })
+  const load = useLoad((abort) => codingRequests(plan, key, cursor, abort), [plan, key, cursor], REQUESTS_MS)
   return (
     <Card
       title="Requests"
       hint="The newest thousand that were admitted, some seconds after their end. Prompts and answers are never kept."
       actions={
-        <a class="button small" href={apiUrl('/usage/coding/requests', { plan, format: 'csv' })} download={`${plan}-requests.csv`}>
+        <a class="button small" href={apiUrl('/usage/coding/requests', { plan, key, format: 'csv' })} download={`${plan}-requests.csv`}>
           <Icon name="download" size={16} /> Requests as CSV
         </a>
       }
     >
+      {keys.length > 1 && (
+        <div class="filters">
+          <Field label="Key">
+            {(wired) => (
+              <Select
+                wired={wired}
+                value={key}
+                choices={[{ value: '', name: 'All' }, ...keys.map((name) => ({ value: name, name }))]}
+                choose={(name) => show({ key: name, cursor: '' })}
+              />
+            )}
+          </Field>
+        </div>
+      )}
       <Async of={load} lines={4}>
         {({ data, next_cursor: next }) => (
           <>
             {data.length === 0 ? <p class="muted">None yet.</p> : <List requests={data} />}
-            {(cursor !== null || next !== null) && (
+            {(cursor !== '' || next !== null) && (
               <nav class="row" aria-label="Pages of requests">
-                {cursor !== null && (
-                  <button type="button" class="button small" onClick={() => setCursor(null)}>
+                {cursor !== '' && (
+                  <button type="button" class="button small" onClick={() => show({ key, cursor: '' })}>
                     Newest
                   </button>
                 )}
                 {next !== null && (
-                  <button type="button" class="button small" onClick={() => setCursor(next)}>
+                  <button type="button" class="button small" onClick={() => show({ key, cursor: next })}>
                     Older <Icon name="chevron" size={16} />
                   </button>
                 )}
