@@ -1,6 +1,6 @@
 /** Resident memory of the program over many runs of its own engines: pictures in threads, and operations in child processes. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { blankCanvas } from '../src/backends/engines/preview/canvas.ts'
+import { blankCanvas } from '../src/backends/engines/painter/canvas.ts'
 import { png } from '../src/backends/engines/preview/png-encoder.ts'
 import type { Process } from './processes.ts'
 import type { Stage } from './stage.ts'

@@ -45,8 +45,8 @@ function roomOf(file: string): Room {
   if (file.startsWith('plugins/')) return 'plugin'
   if (file.startsWith('engines/')) return 'package'
   const [, folder = ''] = file.split('/')
-  // The client library of several adapters, and how engines run child processes.
-  if (file.startsWith('src/backends/mongodb/') || file.startsWith('src/backends/engines/process/')) return 'client'
+  // What several adapters use: a client library, how engines run child processes, and what previews show.
+  if (/^src\/backends\/(mongodb|engines\/(process|painter))\//.test(file)) return 'client'
   if (folder === 'backends') return INTERFACE_FILES.has(file) ? 'interface' : 'adapter'
   const room = ROOMS[folder]
   if (!room) throw new Error(`${file} lies in no room of ARCHITECTURE.md`)

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { openConnection } from '../connection.ts'
 import { chatBytes, IDLE, PACED, responsesBytes } from '../requests.ts'
-import { blankCanvas } from '../../src/backends/engines/preview/canvas.ts'
+import { blankCanvas } from '../../src/backends/engines/painter/canvas.ts'
 import { png } from '../../src/backends/engines/preview/png-encoder.ts'
 import type { SoakReceiver } from './receiver.ts'
 

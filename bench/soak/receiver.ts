@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { blankCanvas } from '../../src/backends/engines/preview/canvas.ts'
+import { blankCanvas } from '../../src/backends/engines/painter/canvas.ts'
 import { png } from '../../src/backends/engines/preview/png-encoder.ts'
 
 export type SoakReceiver = {

@@ -56,6 +56,9 @@ export async function runChildProgram(
   return { ended, result }
 }
 
+// Node looks in the manifest whether a file is an ES module.
+const PAINTER = ['package.json', 'src/backends/engines/painter'].map((path) => join(import.meta.dirname, '../..', path))
+
 /** A line of a program; null for one that a library printed. */
 function messageOf(line: string): { percent: number } | ProgramResult | null {
   try {
@@ -67,7 +70,7 @@ function messageOf(line: string): { percent: number } | ProgramResult | null {
 
 /** The arguments of Node that confine a program. Native code of the packages is not bound by them. */
 function sandbox(scratch: string): string[] {
-  const readable = [import.meta.dirname, ...packageFolders(), scratch]
+  const readable = [import.meta.dirname, ...PAINTER, ...packageFolders(), scratch]
   return [
     '--no-warnings',
     '--permission',

@@ -4,7 +4,7 @@
  */
 import { bleed } from './bleed.ts'
 import { fillByExemplars } from './exemplar.ts'
-import { anyMatches, finerMatches, measure, patchesOf, RADIUS, search, vote, type Matches, type Picture } from './patch-match.ts'
+import { anyMatches, finerMatches, measure, meetsRim, patchesOf, RADIUS, search, vote, type Matches, type Picture } from './patch-match.ts'
 import { removeSeams } from './seamless.ts'
 
 /** The coarsest resolution has at most so many pixels, unless a side would become too short for patches. */
@@ -19,10 +19,13 @@ const SEARCHES = 3_000_000
 /** Pixels around the hole that are looked at, at least. */
 const SURROUNDINGS = 128
 
-/** Fills the hole in place; what lies outside it stays as it is. Black when the hole is everything. */
-export function complete(picture: Picture, random: () => number, progress: (percent: number) => void): void {
+/**
+ * Fills the hole in place; what lies outside it stays as it is. Black when the hole is everything. False when the filling does not meet
+ * what is around it: scraps of other things show.
+ */
+export function complete(picture: Picture, random: () => number, progress: (percent: number) => void): boolean {
   const part = partAround(picture, SURROUNDINGS)
-  if (!part) return
+  if (!part) return true
   const { region, paste } = part
   const levels = pyramid(region)
   let matches: Matches | null = null
@@ -48,8 +51,10 @@ export function complete(picture: Picture, random: () => number, progress: (perc
     }
     progress((90 * (i + 1)) / levels.length)
   }
+  const fits = matches === null || meetsRim(region, matches)
   if (matches) removeSeams(region, matches)
   paste()
+  return fits
 }
 
 /**

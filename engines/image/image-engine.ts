@@ -7,7 +7,7 @@ import { sweepScratch } from '../../src/backends/engines/process/scratch.ts'
 import { absolutePath, SCRATCH, scratchRuns, type Written } from '../../src/backends/engines/process/scratch-run.ts'
 import { amountsAtMost } from '../../src/domain/media-operations.ts'
 import { MODEL_SCHEMAS, readModels, type Modelled, type Models } from './models.ts'
-import { checkModel, IMAGE_FORMATS, imageOperations, type ImageOutcome } from './operations.ts'
+import { checkModel, IMAGE_FORMATS, imageOperations, type ImageOperation, type ImageOutcome } from './operations.ts'
 import { missingHere } from './packages.ts'
 
 /** Opens the engine. The models that the entry names are tried on a small picture: throws an Error of one sentence about one that does not fit. */
@@ -27,7 +27,7 @@ export const openLocalImage: OpenEngine = async (_name, options, { runs } = { ru
     async run(request, control) {
       control.signal.throwIfAborted()
       if (!runs || !Object.hasOwn(engine.offers, request.verb)) return notMade('not_supported', false)
-      const operate = operations[request.verb as Modelled] as (run: object) => Promise<ImageOutcome>
+      const operate = operations[request.verb as ImageOperation] as (run: object) => Promise<ImageOutcome>
       return jobs.run(async (job) => written(await operate({ ...job, request: request as EngineRequest })), control)
     },
     close: async () => jobs.ended(),
@@ -36,9 +36,10 @@ export const openLocalImage: OpenEngine = async (_name, options, { runs } = { ru
 }
 
 /** Operations that cannot run here, each with a sentence for the operator. */
-export function missingOperations(models: Models): Partial<Record<Modelled, string>> {
-  const missing = (Object.keys(IMAGE_FORMATS) as Modelled[]).map(
-    (operation) => [operation, missingHere(models[operation] !== null)] as const,
+export function missingOperations(models: Models): Partial<Record<ImageOperation, string>> {
+  const hasModel = (operation: ImageOperation): boolean => operation !== 'ai_edit' && models[operation] !== null
+  const missing = (Object.keys(IMAGE_FORMATS) as ImageOperation[]).map(
+    (operation) => [operation, missingHere(hasModel(operation))] as const,
   )
   return Object.fromEntries(missing.filter(([, reason]) => reason !== null))
 }

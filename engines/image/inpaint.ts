@@ -29,7 +29,8 @@ await runProgram<InpaintJob>(async (job, progress) => {
   if (!hole.includes(0)) throw new InputError('unsupported_input', 'the mask covers the whole picture')
   progress(5)
   if (job.model) await (await openFiller(job.model)).complete({ ...image, hole })
-  else complete({ ...image, hole }, generator(job.seed ?? 0), progress)
+  else if (!complete({ ...image, hole }, generator(job.seed ?? 0), progress))
+    throw new InputError('cannot_fill', 'the filling does not meet its rim')
   await encode(image, job.format, job.output)
   return image
 })

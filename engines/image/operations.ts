@@ -3,12 +3,13 @@ import { stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Job, Written } from '../../src/backends/engines/process/scratch-run.ts'
+import type { AiEditJob } from './ai-edit.ts'
 import type { BackgroundRemoveJob } from './background-remove.ts'
 import type { CheckJob } from './check-model.ts'
-import type { InputError } from './program.ts'
 import type { TaskErrorDetails } from '../../src/domain/task.ts'
 import { runChildProgram } from './child-program.ts'
 import type { InpaintJob } from './inpaint.ts'
+import type { InputError } from './program.ts'
 import { modelBytes, type Modelled, type Models } from './models.ts'
 import type { UpscaleJob } from './upscale.ts'
 
@@ -26,11 +27,14 @@ export type ImageFailed = {
 /** The result is a file of the scratch folder. */
 export type ImageOutcome = Written | ImageFailed
 
+export type ImageOperation = Modelled | 'ai_edit'
+
 /** The formats that each operation writes, the default first. A transparent background needs `png` or `webp`. */
-export const IMAGE_FORMATS: Record<Modelled, readonly ['png', ...string[]]> = {
+export const IMAGE_FORMATS: Record<ImageOperation, readonly ['png', ...string[]]> = {
   background_remove: ['png', 'webp', 'jpeg'],
   upscale: ['png', 'jpeg', 'webp'],
   inpaint: ['png', 'jpeg', 'webp'],
+  ai_edit: ['png', 'jpeg', 'webp'],
 }
 
 export type ImageOperations = {
@@ -46,22 +50,29 @@ export type ImageOperations = {
    * Replaces what a mask marks by what surrounds it, by a classical method or by the operator's model. The prompt is ignored. A mask with
    * transparency marks by its transparent pixels, any other by its white ones; `growMask` widens it by pixels; an empty one leaves the
    * picture as it is. Fails and rejects as `background_remove` does; `mask_mismatch` for a mask of another aspect ratio,
-   * `unsupported_input` also for one that covers everything.
+   * `unsupported_input` also for one that covers everything, and `cannot_fill` when the classical method would show scraps.
    */
   inpaint(run: ImageRun<{ seed: number | null; growMask: number; format: string }>): Promise<ImageOutcome>
+  /** A marked placeholder for an edit: a drawn scene over the picture. Fails and rejects as `inpaint` does. */
+  ai_edit(run: ImageRun<{ prompt: string; seed: number | null; strength: number | null; format: string }>): Promise<ImageOutcome>
 }
 
 /** The operations by these models. */
 export function imageOperations(models: Models): ImageOperations {
-  const programs: Record<Modelled, string> = { background_remove: 'background-remove.ts', upscale: 'upscale.ts', inpaint: 'inpaint.ts' }
+  const programs: Record<ImageOperation, string> = {
+    ai_edit: 'ai-edit.ts',
+    background_remove: 'background-remove.ts',
+    upscale: 'upscale.ts',
+    inpaint: 'inpaint.ts',
+  }
   /** What every program gets: its input, where it writes, its limits, its model, and the request. */
   async function operate<J extends object>(
-    operation: Modelled,
+    operation: ImageOperation,
     run: ImageRun<{ format: string }>,
     more: Partial<J>,
   ): Promise<ImageOutcome> {
     const { scratch, limits, request } = run
-    const model = models[operation]
+    const model = operation === 'ai_edit' ? null : models[operation]
     const output = join(scratch, 'result')
     const job = { ...request, ...more, input: pathOf(run, 'media'), output, pixels: limits.pixels, model }
     const bytes = model === null ? 0 : modelBytes(operation, model.model)
@@ -79,6 +90,7 @@ export function imageOperations(models: Models): ImageOperations {
     background_remove: (run) => operate<BackgroundRemoveJob>('background_remove', run, {}),
     upscale: (run) => operate<UpscaleJob>('upscale', run, {}),
     inpaint: (run) => operate<InpaintJob>('inpaint', run, { mask: pathOf(run, 'mask') }),
+    ai_edit: (run) => operate<AiEditJob>('ai_edit', run, { mask: pathOf(run, 'mask') }),
   }
 }
 

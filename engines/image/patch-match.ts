@@ -172,3 +172,23 @@ function typical(targets: Int32Array, differences: Float32Array): number {
   )
   return (sample.sort()[Math.floor(count * 0.75)] ?? 0) + 1
 }
+
+/** Of 255, a channel: what one patch in twenty at the rim of a bad filling differs by from its match. */
+const TORN = 27
+/** How many times more than the median of them. In a rough texture, such as gravel, all differ alike and none shows. */
+const UNEVEN = 1.8
+
+/**
+ * Whether a filling meets its rim: the patches that have pixels of both resemble their matches. Things that are cut off at the hole, and
+ * have nothing like them elsewhere, leave some that do not. Found by looking at fillings of photographs; what only a person misses, such
+ * as an eye in a face, it does not see. The matches have to be measured.
+ */
+export function meetsRim({ width, height, hole }: Picture, { sources, differences }: Matches): boolean {
+  const rim: number[] = []
+  for (let i = 0; i < width * height; i++) if (!hole[i] && (sources[i] as number) >= 0) rim.push(differences[i] as number)
+  if (rim.length === 0) return true
+  const channels = 3 * (2 * RADIUS + 1) ** 2
+  const at = (share: number): number => Math.sqrt((rim[Math.floor(share * rim.length)] as number) / channels)
+  rim.sort((a, b) => a - b)
+  return at(0.95) <= TORN || at(0.95) <= UNEVEN * at(0.5)
+}

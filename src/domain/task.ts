@@ -23,6 +23,8 @@ export const TASK_ERRORS = {
   mixed_sources: 'Films cannot be merged with recordings.',
   mask_mismatch: 'The mask does not have the shape of the picture.',
   result_too_large: 'The result would be larger than this service makes it.',
+  cannot_fill:
+    'The marked area cannot be continued from what is around it. Mark all of what has to go and no edge of anything else, or less at once.',
   not_supported: 'The service no longer offers this kind or operation.',
   canceled: 'The task was canceled.',
   internal: 'Something went wrong on our side.',

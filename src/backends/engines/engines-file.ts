@@ -41,16 +41,16 @@ function defaultRoute(operation: Operation): string {
   return `  - { operation: ${operation}, engine: ${engine}, price: { amount: "${price.amount}", per: ${price.per} }, max: { ${limits.join(', ')} } }\n`
 }
 
-/** The table without a file: previews, and what this machine can run, at demo prices. It is also an example of a file. */
+/** The table without a file: previews, which are free, and what this machine can run, at demo prices. It is also an example of a file. */
 export const DEFAULT_ENGINES = `\
 engines:
   - { name: preview, type: preview }
   - { name: local, type: local }
   - { name: local-image, type: local-image }
 routes:
-  - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
-  - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
-  - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
+  - { kind: image, engine: preview, price: { amount: "0", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
+  - { kind: video, engine: preview, price: { amount: "0", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
+  - { kind: music, engine: preview, price: { amount: "0", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
 ${OPERATIONS.map(defaultRoute).join('')}`
 
 const closed = { additionalProperties: false }

@@ -9,7 +9,7 @@ export const aiEdit = defineOperation({
   description:
     'Changes an existing image as a prompt describes: its style, its colours, what is added or replaced. To repaint only the area of a mask, use inpaint; to enlarge it, upscale; for a plain or transparent background, background_remove.',
   reads: 'image',
-  route: { engine: 'preview', price: { amount: '0.04', per: 'Job' }, max: { megapixels: 4.2 } },
+  route: { engine: 'local-image', price: { amount: '0', per: 'Job' }, max: { megapixels: 4.2 } },
   fields: {
     media_url,
     prompt,

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { missingOperations } from '../../../engines/image/image-engine.ts'
-import { readModels, type Modelled } from '../../../engines/image/models.ts'
-import { imageOperations, IMAGE_FORMATS, type ImageOutcome } from '../../../engines/image/operations.ts'
+import { readModels } from '../../../engines/image/models.ts'
+import { imageOperations, IMAGE_FORMATS, type ImageOperation, type ImageOutcome } from '../../../engines/image/operations.ts'
 import { at, decoded, decodedBytes, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
 
 const { models } = readModels({})
@@ -13,17 +13,17 @@ const operations = imageOperations(models)
 const missing = missingOperations(models)
 
 /** Runs a test where the operation's packages are installed. */
-function testOf(verb: Modelled, promise: string, prove: (t: Test) => Promise<void>): void {
+function testOf(verb: ImageOperation, promise: string, prove: (t: Test) => Promise<void>): void {
   const reason = missing[verb]
   void t.test(promise, reason === undefined ? {} : { skip: reason }, prove)
 }
 
 type Result = Awaited<ReturnType<typeof decoded>> & Extract<ImageOutcome, { outcome: 'made' }>
 
-const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' } } as const
+const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' }, ai_edit: { prompt: 'snow', seed: 1, strength: null, format: 'png' } } as const
 type More = { request?: object; limits?: { pixels?: number; bytes?: number }; signal?: AbortSignal; progress?: (percent: number) => void }
 
-async function run(t: Test, verb: Modelled, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageOutcome> {
+async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageOutcome> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(scratch, { recursive: true }))
   const file = async (name: string, content: Uint8Array | string): Promise<string> => {
@@ -271,6 +271,18 @@ testOf('inpaint', 'holes in pictures too small for patches are filled smoothly',
   }
 })
 
+testOf('inpaint', 'a hole whose surroundings have nothing that fits fails as cannot_fill; textures and plain areas do not', async (t) => {
+  /** A patchwork of one colour each, before a plain wall. */
+  const patchwork = paint(160, 120, (x, y) => {
+    const n = Math.floor(x / 7) * 31 + Math.floor(y / 9) * 17
+    return Math.hypot(x - 80, y - 60) < 44 ? [(n * 7919) % 256, (n * 104_729) % 256, (n * 1_299_709) % 256] : [200, 205, 210]
+  })
+  const across = await maskOf(160, 120, (x, y) => x > 70 && x < 150 && y > 40 && y < 80)
+  t.equal(await codeOf(t, 'inpaint', await png(patchwork), across), 'cannot_fill')
+  const whole = await maskOf(160, 120, (x, y) => Math.hypot(x - 80, y - 60) < 48)
+  t.equal(await codeOf(t, 'inpaint', await png(patchwork), whole), 'made', 'all of it and nothing else')
+})
+
 testOf('inpaint', 'the same seed gives the same result', async (t) => {
   const noise = await png(paint(150, 150, (x, y) => [(x * 7919 + y * 104_729) % 256, (x * y) % 256, (x ^ y) % 256]))
   const mask = await maskOf(150, 150, (x, y) => (x - 70) ** 2 + (y - 70) ** 2 < 900)
@@ -406,6 +418,25 @@ testOf('background_remove', 'what was transparent stays so, and the smallest and
   t.ok(at(result, 60, 100)[3] > 240 && at(result, 140, 100)[3] <= 128 && at(result, 5, 5)[3] === 0)
   t.equal(await codeOf(t, 'background_remove', await png(paint(1, 1, () => RED))), 'made')
   t.equal(await codeOf(t, 'background_remove', await png(quarters(8000, 20))), 'made')
+})
+
+testOf('ai_edit', 'a scene is laid over a picture of any format as the strength says, where the mask marks it alone, and is marked as a preview', async (t) => {
+  const original = quarters(120, 80)
+  const edited = async (request: object, mask: Buffer | null = null): Promise<Result> => made(t, 'ai_edit', await open(original).webp({ lossless: true }).toBuffer(), mask, { request })
+  /** The mean difference of the colours of the left or right half, above the watermark. */
+  const change = (after: Raw, half: 0 | 1): number => {
+    let sum = 0
+    for (let y = 0; y < 50; y++) for (let x = 60 * half; x < 60 * (half + 1); x++) sum += distance(at(after, x, y), at(original, x, y))
+    return sum / (50 * 60)
+  }
+  const none = await edited({ strength: 0 })
+  t.same([change(none, 0), change(none, 1)], [0, 0])
+  t.not(distance(none.pixels, original.pixels), 0, 'the watermark')
+  const [some, all] = [await edited({}), await edited({ strength: 1, format: 'webp' })]
+  t.ok(change(some, 0) > 1 && change(all, 0) > 1.3 * change(some, 0))
+  const masked = await edited({ strength: 1 }, await maskOf(60, 40, (x) => x < 30))
+  t.same([change(masked, 0) > 1, change(masked, 1)], [true, 0])
+  t.equal(await codeOf(t, 'ai_edit', await png(original), await maskOf(20, 20, () => true)), 'unsupported_input', 'a mask of another shape')
 })
 
 t.test('operations whose packages are not installed are named with what to install', async (t) => {

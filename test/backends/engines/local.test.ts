@@ -7,7 +7,7 @@ import type { Engine, EngineRequest, Input } from '../../../src/backends/engines
 import { missingOperations, openLocalImage } from '../../../engines/image/image-engine.ts'
 import { readModels } from '../../../engines/image/models.ts'
 import { openLocal } from '../../../src/backends/engines/local/local.ts'
-import { blankCanvas } from '../../../src/backends/engines/preview/canvas.ts'
+import { blankCanvas } from '../../../src/backends/engines/painter/canvas.ts'
 import { png } from '../../../src/backends/engines/preview/png-encoder.ts'
 import { mediaInfo } from '../../../src/domain/media-info.ts'
 import { enginePromises } from '../../contracts/engine.ts'

@@ -55,6 +55,7 @@ const ADVICE: Record<string, string> = {
   mixed_sources: 'Merge films alone, or recordings alone.',
   mask_mismatch: 'Use a mask with the shape of the picture.',
   result_too_large: 'Make something smaller or shorter.',
+  cannot_fill: 'Mark all of what has to go and no edge of anything else, or less at once.',
   not_supported: 'Choose something else: the service changed what it offers.',
   internal: 'Try again in a moment.',
 }

@@ -22,7 +22,7 @@ type Operations = {
 const ALL_FORMATS = Object.keys(FORMATS) as [FormatName, ...FormatName[]]
 /** They were here once. */
 const ELSEWHERE = Object.fromEntries(
-  ['background_remove', 'upscale', 'inpaint'].map((verb) => [verb, 'pictures are edited by an engine of the type local-image']),
+  ['background_remove', 'upscale', 'inpaint', 'ai_edit'].map((verb) => [verb, 'pictures are edited by an engine of the type local-image']),
 )
 
 /** Opens the engine: looks for what each operation needs, and removes the scratch folders of processes that were killed. */

@@ -7,8 +7,10 @@ export type Film = {
   framesPerSecond: number
   sps: Uint8Array
   pps: Uint8Array
-  /** One NAL unit per picture. All can be seeked to. */
+  /** One NAL unit per picture. */
   frames: Uint8Array[]
+  /** Those that can be seeked to, from 0. */
+  keyFrames: number[]
 }
 
 /** Ticks in a second: a millisecond is a whole number of them, and so is a frame. */
@@ -75,7 +77,7 @@ function index(film: Film, begin: number): Buffer {
   return box('moov', header, box('trak', track, media))
 }
 
-function sampleTable({ width, height, sps, pps, frames }: Film, begin: number, ticks: number): Buffer {
+function sampleTable({ width, height, sps, pps, frames, keyFrames }: Film, begin: number, ticks: number): Buffer {
   const config = box('avcC', u8(1), sps.subarray(1, 4), u8(0xff, 0xe1), u16(sps.length), sps, u8(1), u16(pps.length), pps)
   const colours = box('colr', text('nclx'), u16(1, 1, 1), u8(0)) // BT.709, limited range
   const entry = box(
@@ -97,6 +99,7 @@ function sampleTable({ width, height, sps, pps, frames }: Film, begin: number, t
     'stbl',
     full('stsd', 0, u32(1), entry),
     full('stts', 0, times),
+    full('stss', 0, u32(keyFrames.length, ...keyFrames.map((frame) => frame + 1))),
     full('stsc', 0, u32(1, 1, frames.length, 1)),
     full('stsz', 0, u32(0, frames.length, ...frames.map((frame) => frame.length + 4))),
     full('stco', 0, u32(1, begin)),

@@ -3,36 +3,32 @@
  * Each run has a thread of its own, so that the event loop stays free and an aborted run stops at once.
  */
 import { Worker } from 'node:worker_threads'
-import { amountsOf } from '../../../domain/media-generations.ts'
+import { amountsOf, type GenerationRequest } from '../../../domain/media-generations.ts'
 import { amountsAtMost } from '../../../domain/media-operations.ts'
-import { notMade, type Engine, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
-import type { Message, PreviewRequest, Work } from './render-thread.ts'
+import { notMade, type Engine, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
+import type { Message } from './render-thread.ts'
 
 export const openPreview: OpenEngine = async (_name, options) => {
   const [option] = Object.keys(options)
   if (option !== undefined) throw new Error(`type preview has no option ${option}`)
   const engine: Engine = {
-    offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] }, ai_edit: { formats: ['png'] } },
+    offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] } },
     quote: amountsAtMost,
-    run: async (request, run) =>
-      'width' in request || request.verb === 'ai_edit' ? render(request, run) : notMade('not_supported', false),
+    run: async (request, run) => ('width' in request ? render(request, run) : notMade('not_supported', false)),
     async close() {},
   }
   return engine
 }
 
 /** Renders in a thread. The thread has no environment and shares nothing with this one; it ends with the run. */
-async function render(request: PreviewRequest, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
+async function render(request: GenerationRequest, { signal, progress }: Run): Promise<Made | NotMade> {
   signal.throwIfAborted()
-  const work: Work = { request, sources: await Promise.all(inputs.map(contentOf)), pixels: limits.pixels }
-  signal.throwIfAborted()
-  const thread = new Worker(new URL('./render-thread.ts', import.meta.url), { workerData: work, env: {}, execArgv: [] })
+  const thread = new Worker(new URL('./render-thread.ts', import.meta.url), { workerData: request, env: {}, execArgv: [] })
   const { promise, resolve, reject } = Promise.withResolvers<Made | NotMade>()
   const stop = (): void => reject(signal.reason)
   signal.addEventListener('abort', stop, { once: true })
   thread.on('message', (message: Message) => {
     if ('percent' in message) progress(message.percent)
-    else if ('unsupported' in message) resolve(notMade('unsupported_input', false, new Error(message.unsupported)))
     else resolve({ outcome: 'made', ...message, used: amountsOf(message.facts) })
   })
   thread.on('error', (error) => resolve(notMade('internal', true, error)))
@@ -43,8 +39,4 @@ async function render(request: PreviewRequest, { inputs, limits, signal, progres
     signal.removeEventListener('abort', stop)
     await thread.terminate()
   }
-}
-
-async function contentOf({ role, read }: Input): Promise<Work['sources'][number]> {
-  return { role, bytes: Buffer.concat(await Array.fromAsync(read())) }
 }

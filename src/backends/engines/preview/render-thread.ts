@@ -1,37 +1,19 @@
 /** The thread of one preview: renders its request, reports the progress, and passes the bytes on. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
-import type { OperationRequest } from '../../../domain/media-operations.ts'
-import { blankCanvas, type Canvas } from './canvas.ts'
-import { editedPicture } from './edit.ts'
+import type { Made } from '../engine.ts'
 import { SAMPLES_PER_SECOND, tune } from './music.ts'
-import { decodePng } from './png-decoder.ts'
 import { png } from './png-encoder.ts'
-import { scene } from './scene.ts'
+import { painted } from '../painter/scene.ts'
 import { film } from './video.ts'
 import { wav } from './wav-encoder.ts'
 
-export type PreviewRequest = GenerationRequest | Extract<OperationRequest, { verb: 'ai_edit' }>
+type Rendered = { body: Uint8Array } & Pick<Made, 'contentType' | 'facts'>
 
-/** `pixels`: how many a source may have. */
-export type Work = { request: PreviewRequest; sources: { role: 'media' | 'mask'; bytes: Uint8Array }[]; pixels: number }
+/** Messages of the thread: progress in percent, and at the end the result. */
+export type Message = { percent: number } | Rendered
 
-type Rendered = { body: Uint8Array; contentType: string; facts: { width: number | null; height: number | null; durationMs: number | null } }
-
-/** Messages of the thread: progress in percent, and at the end the result, or why a source cannot be read. */
-export type Message = { percent: number } | { unsupported: string } | Rendered
-
-function rendered({ request, sources, pixels }: Work, progress: (done: number) => void): Rendered | { unsupported: string } {
-  if (request.verb === 'ai_edit') {
-    const [picture, mask] = (['media', 'mask'] as const)
-      .map((role) => sources.find((source) => source.role === role))
-      .map((source) => source && decodePng(source.bytes, pixels))
-    if (!picture || mask === null) return { unsupported: 'no PNG that the preview reads' }
-    progress(0.2)
-    const canvas = editedPicture(request, picture, mask ?? null)
-    return canvas ? image(canvas) : { unsupported: 'a mask of another aspect ratio' }
-  }
-  const { verb, prompt, seed } = request
+function rendered({ verb, prompt, seed, ...request }: GenerationRequest, progress: (done: number) => void): Rendered {
   const [width, height, durationMs] = [request.width ?? 0, request.height ?? 0, request.durationMs ?? 0]
   if (verb === 'music') {
     const { left, right } = tune(prompt, seed, durationMs, progress)
@@ -40,25 +22,14 @@ function rendered({ request, sources, pixels }: Work, progress: (done: number) =
   if (verb === 'video') {
     return { body: film(prompt, seed, width, height, durationMs, progress), contentType: 'video/mp4', facts: { width, height, durationMs } }
   }
-  const canvas = blankCanvas(width, height)
-  scene(prompt, seed)(canvas, 0)
-  progress(0.5)
-  return image(canvas)
-}
-
-function image(canvas: Canvas): Rendered {
-  return { body: png(canvas), contentType: 'image/png', facts: { width: canvas.width, height: canvas.height, durationMs: null } }
+  return { body: png(painted(prompt, seed, width, height)), contentType: 'image/png', facts: { width, height, durationMs: null } }
 }
 
 let reported = -1
-const made = rendered(workerData as Work, (done) => {
+const made = rendered(workerData as GenerationRequest, (done) => {
   const percent = Math.floor(done * 99)
   if (percent > reported) parentPort?.postMessage({ percent: (reported = percent) }, [])
 })
-if ('unsupported' in made) {
-  parentPort?.postMessage(made, [])
-} else {
-  // A copy in memory of its own, which can be moved to the other thread: part of a pool cannot.
-  const body = new Uint8Array(made.body)
-  parentPort?.postMessage({ ...made, body }, [body.buffer])
-}
+// A copy in memory of its own, which can be moved to the other thread: part of a pool cannot.
+const body = new Uint8Array(made.body)
+parentPort?.postMessage({ ...made, body }, [body.buffer])

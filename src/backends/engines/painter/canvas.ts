@@ -112,35 +112,6 @@ export function glow(canvas: Canvas, x: number, y: number, radius: number, [red,
   }
 }
 
-/** A circle as a line. Lengths are pixels; `alpha` is 0 to 1. */
-export function ring(
-  canvas: Canvas,
-  x: number,
-  y: number,
-  radius: number,
-  thickness: number,
-  [red, green, blue]: Colour,
-  alpha: number,
-): void {
-  const { width, rgb } = canvas
-  const reach = radius + thickness / 2 + 1
-  const rows = rowsAround(canvas, y, reach)
-  for (let row = rows.from; row < rows.to; row++) {
-    const dy = row + 0.5 - y
-    const half = halfAt(reach, dy)
-    const hole = halfAt(radius - thickness / 2 - 1, dy)
-    const end = Math.min(width, x + half)
-    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
-      const dx = column + 0.5 - x
-      // Over to the other side of the hole.
-      if (dx > -hole && dx < hole - 1) column = Math.floor(x + hole - 1)
-      const across = column + 0.5 - x
-      const cover = clamp(thickness / 2 - Math.abs(Math.sqrt(across * across + dy * dy) - radius) + 0.5)
-      if (cover > 0 && column >= 0 && column < width) blend(rgb, (row * width + column) * 3, alpha * cover, red, green, blue)
-    }
-  }
-}
-
 function rowsAround({ height }: Canvas, y: number, reach: number): { from: number; to: number } {
   return { from: Math.max(0, Math.floor(y - reach)), to: Math.min(height, y + reach) }
 }
@@ -162,61 +133,5 @@ export function ridge({ width, height, rgb }: Canvas, line: (column: number) => 
       const depth = clamp((row - top) / (height - top + 1))
       blend(rgb, at, cover, mix(colour[0], deep[0], depth), mix(colour[1], deep[1], depth), mix(colour[2], deep[2], depth))
     }
-  }
-}
-
-/** A band along a line, `thickness` pixels to either side, that fades out on its lower side. */
-export function ribbon(
-  { width, height, rgb }: Canvas,
-  line: (column: number) => number,
-  thickness: (column: number) => number,
-  [red, green, blue]: Colour,
-  alpha: number,
-): void {
-  const halves = Float64Array.from({ length: width }, (_, column) => thickness(column))
-  const tops = Float64Array.from({ length: width }, (_, column) => line(column) - halves[column]!)
-  const first = Math.max(0, Math.floor(tops.reduce((least, top) => Math.min(least, top), height)))
-  const last = tops.reduce((most, top, column) => Math.max(most, top + 2 * halves[column]!), 0)
-  for (let row = first; row < Math.min(height, last); row++) {
-    for (let column = 0, at = row * width * 3; column < width; column++, at += 3) {
-      const cover = clamp(row + 1 - tops[column]!) * clamp(1 - (row + 0.5 - tops[column]!) / (2 * halves[column]!))
-      if (cover > 0) blend(rgb, at, alpha * cover, red, green, blue)
-    }
-  }
-}
-
-/** Rows of a polygon are sampled this often. */
-const SAMPLES = 4
-
-/** A filled polygon, given by its corners in pixels in their order. */
-export function polygon(
-  { width, height, rgb }: Canvas,
-  corners: readonly (readonly [x: number, y: number])[],
-  [red, green, blue]: Colour,
-  alpha = 1,
-): void {
-  const ys = corners.map(([, y]) => y)
-  const cover = new Float32Array(width)
-  for (let row = Math.max(0, Math.floor(Math.min(...ys))); row < Math.min(height, Math.max(...ys)); row++) {
-    cover.fill(0)
-    for (let n = 0; n < SAMPLES; n++) coverRow(corners, row + (n + 0.5) / SAMPLES, cover)
-    for (let column = 0, at = row * width * 3; column < width; column++, at += 3) {
-      if (cover[column]! > 0) blend(rgb, at, (alpha * cover[column]!) / SAMPLES, red, green, blue)
-    }
-  }
-}
-
-/** Adds how much of each pixel lies inside, along one line. */
-function coverRow(corners: readonly (readonly [number, number])[], y: number, cover: Float32Array): void {
-  const crossings = corners
-    .flatMap(([x, from], i) => {
-      const [nextX, to] = corners[(i + 1) % corners.length]!
-      return from <= y === to <= y ? [] : [x + ((y - from) / (to - from)) * (nextX - x)]
-    })
-    .sort((a, b) => a - b)
-  for (let i = 0; i + 1 < crossings.length; i += 2) {
-    const [left, right] = [Math.max(0, crossings[i]!), Math.min(cover.length, crossings[i + 1]!)]
-    for (let column = Math.floor(left); column < right; column++)
-      cover[column]! += Math.max(0, Math.min(right, column + 1) - Math.max(left, column))
   }
 }
