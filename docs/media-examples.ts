@@ -5,26 +5,26 @@ export type Example = {
   kind: string
   /** What it does, in a sentence or two. */
   text: string
-  /** Requests for the results that the body uses, by their names: `$FOX` in the body is the link of FOX. */
+  /** Requests for the results that the body uses, by their names: `$MEADOW` in the body is the link of MEADOW. */
   sources: Record<string, object>
   body: object
   /** What the picture shows. */
   shows: string
 }
 
-const MEADOW = { kind: 'image', prompt: 'A cottage in a meadow by day', size: '768x480' }
-const BOAT = { kind: 'video', prompt: 'A sailing boat at sunset', duration_seconds: 4 }
+const MEADOW = { kind: 'image', prompt: 'A red balloon over a meadow by day', size: '768x480' }
+const FILM = { kind: 'video', prompt: 'A balloon over the sea at sunset', duration_seconds: 4 }
 
 export const EXAMPLES: readonly Example[] = [
-  { kind: 'image', text: 'A picture from a prompt.', sources: {}, body: { kind: 'image', prompt: 'A lighthouse at dawn', aspect_ratio: '16:9' }, shows: 'A lighthouse by the sea at dawn' },
-  { kind: 'video', text: 'A film from a prompt.', sources: {}, body: BOAT, shows: 'Four frames of a boat that sails at sunset' },
+  { kind: 'image', text: 'A picture from a prompt.', sources: {}, body: { kind: 'image', prompt: 'A lighthouse at dawn', aspect_ratio: '16:9' }, shows: 'A drawn sea at dawn with a balloon, marked as a preview' },
+  { kind: 'video', text: 'A film from a prompt.', sources: {}, body: FILM, shows: 'Four frames of a balloon that drifts over the sea at sunset' },
   { kind: 'music', text: 'Music from a prompt.', sources: {}, body: { kind: 'music', prompt: 'A slow song', duration_seconds: 12 }, shows: 'The notes of twelve seconds, by time and pitch' },
   {
     kind: 'background_remove',
     text: 'Puts the subject of a picture on a transparent background or on a colour, and crops to it on request.',
-    sources: { FOX: { kind: 'image', prompt: 'A fox in the snow', size: '480x300' } },
-    body: { operation: 'background_remove', media_url: '$FOX', crop: true },
-    shows: 'A fox in the snow before a forest; the fox alone, cropped',
+    sources: { MEADOW },
+    body: { operation: 'background_remove', media_url: '$MEADOW', crop: true },
+    shows: 'A balloon over a meadow; what the network takes for the subject of it, cropped',
   },
   {
     kind: 'upscale',
@@ -35,29 +35,29 @@ export const EXAMPLES: readonly Example[] = [
   },
   {
     kind: 'inpaint',
-    text: 'Replaces what a mask marks. The local engine continues the surroundings and ignores the prompt; models of providers paint what it says.',
-    sources: { COTTAGE: MEADOW, MASK: {} },
-    body: { operation: 'inpaint', media_url: '$COTTAGE', mask_url: '$MASK', prompt: 'A meadow', grow_mask: 4 },
-    shows: 'A cottage in a meadow; the mask, white where the cottage is; the meadow without it',
+    text: 'Replaces what a mask marks. The engine of this machine continues the surroundings and ignores the prompt, or says that it cannot; models of providers paint what it says.',
+    sources: { MEADOW, MASK: {} },
+    body: { operation: 'inpaint', media_url: '$MEADOW', mask_url: '$MASK', prompt: 'A meadow', grow_mask: 4 },
+    shows: 'A balloon over a meadow; the mask, white where the balloon is; the meadow without it',
   },
   {
     kind: 'ai_edit',
-    text: 'Changes a picture as the prompt says, by a model of a provider. Without one, the preview engine lays the scene of the prompt over the source.',
-    sources: { COTTAGE: MEADOW },
-    body: { operation: 'ai_edit', media_url: '$COTTAGE', prompt: 'Snow at night', strength: 0.6 },
-    shows: 'A cottage in a meadow; the preview of snow at night over it',
+    text: 'Changes a picture as the prompt says, by a model of a provider. Without one, a drawn scene of the prompt is laid over the source and marked as a preview; no model has a part in it.',
+    sources: { MEADOW },
+    body: { operation: 'ai_edit', media_url: '$MEADOW', prompt: 'Snow at night', strength: 0.6 },
+    shows: 'A balloon over a meadow; the scene of night over it',
   },
   {
     kind: 'trim',
     text: 'Cuts a section out of a film or a sound.',
-    sources: { FILM: BOAT },
+    sources: { FILM },
     body: { operation: 'trim', media_url: '$FILM', start_time: 1, duration: 2 },
     shows: 'A frame of each half second of four seconds; the same of the two seconds that were cut out',
   },
   {
     kind: 'merge',
     text: 'Joins 2 to 20 films, or sounds. Size and rate are those of the first.',
-    sources: { FILM: BOAT, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
+    sources: { FILM, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
     body: { operation: 'merge', media_urls: ['$FILM', '$NIGHT'], transition: 'fade' },
     shows: 'Frames of the first film, of the fade, and of the second film',
   },

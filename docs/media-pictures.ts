@@ -1,5 +1,5 @@
 /**
- * Makes the pictures of docs/media.md: `node docs/media-pictures.ts`. It runs every example on the real program, with the preview engine and the local one, and lays sources and
+ * Makes the pictures of docs/media.md: `node docs/media-pictures.ts`. It runs every example on the real program, with the preview engine and the local ones, and lays sources and
  * results side by side. Needs sharp and ffmpeg.
  */
 import { execFileSync } from 'node:child_process'
@@ -17,13 +17,13 @@ const folder = mkdtempSync(join(tmpdir(), 'tollgate-pictures-'))
 const GAP = 8
 const HEIGHT = 240
 
-/** The cottage of its picture, in white. */
+/** The balloon of its picture, in white. */
 async function maskUrl(): Promise<string> {
-  const white = { create: { width: 205, height: 175, channels: 3 as const, background: 'white' } }
-  const mask = sharp({ create: { width: 768, height: 480, channels: 3, background: 'black' } }).composite([{ input: white, left: COTTAGE.left, top: COTTAGE.top }])
+  const white = { create: { width: BALLOON.width, height: BALLOON.height, channels: 3 as const, background: 'white' } }
+  const mask = sharp({ create: { width: 768, height: 480, channels: 3, background: 'black' } }).composite([{ input: white, left: BALLOON.left, top: BALLOON.top }])
   return `data:image/png;base64,${(await mask.png().toBuffer()).toString('base64')}`
 }
-const COTTAGE = { left: 130, top: 240 }
+const BALLOON = { left: 356, top: 98, width: 88, height: 115 }
 
 async function run(program: Program, key: string, body: object): Promise<{ url: string; bytes: Buffer }> {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', prefer: 'wait=60' }
@@ -73,14 +73,14 @@ const DRAWN: Record<string, Drawn> = {
   image: (result) => beside([result]),
   video: (result) => strip(result, 1, 4),
   music: (result) => filtered(result, '-lavfi', 'showspectrumpic=s=800x240:legend=0:scale=log:drange=42:stop=1600:color=viridis'),
-  background_remove: async (result, { FOX = none }) => beside([FOX, await onSquares(result)]),
+  background_remove: async (result, { MEADOW = none }) => beside([MEADOW, await onSquares(result)]),
   upscale: async (result, { SMALL = none }) => {
     const part = { left: 104, top: 30, width: 72, height: 60 }
     const pixels = await sharp(await sharp(SMALL).extract(part).png().toBuffer()).resize(288, 240, { kernel: 'nearest' }).png().toBuffer()
     return beside([pixels, await sharp(result).extract({ left: 4 * part.left, top: 4 * part.top, width: 288, height: 240 }).png().toBuffer()])
   },
-  inpaint: (result, { COTTAGE = none, MASK = none }) => beside([COTTAGE, MASK, result], 'row', 180),
-  ai_edit: (result, { COTTAGE = none }) => beside([COTTAGE, result]),
+  inpaint: (result, { MEADOW = none, MASK = none }) => beside([MEADOW, MASK, result], 'row', 180),
+  ai_edit: (result, { MEADOW = none }) => beside([MEADOW, result]),
   trim: async (result, { FILM = none }) => beside([strip(FILM, 2, 8), strip(result, 2, 4)], 'column'),
   merge: (result) => strip(result, 1.5, 8),
 }

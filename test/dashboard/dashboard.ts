@@ -1,5 +1,5 @@
 /** Test fixture: the program with the demo tenant and another one, and a real browser over its dashboard. */
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { AxeBuilder } from '@axe-core/playwright'
@@ -108,6 +108,9 @@ export async function openDashboard(t: Test, executable: string, env: Record<str
   const plans = join(folder, 'plans')
   await cp(join(REPOSITORY, 'plans'), plans, { recursive: true })
   await writeFile(join(plans, 'research.yaml'), OTHER_TENANT)
+  // Previews are free where nobody names a price: what the pages show of money needs one.
+  const demo = await readFile(join(plans, 'demo.yaml'), 'utf8')
+  await writeFile(join(plans, 'demo.yaml'), demo.replace(/^    prices:.*\n/m, (line) => `${line}      - { kind: image, amount: "0.04" }\n      - { kind: video, amount: "0.10", per: Second }\n`))
   const settings = { EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,3600', ...env }
   const browser = await chromium.launch({ executablePath: executable, timeout: WAIT_MS, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
   const dashboard: Dashboard = {

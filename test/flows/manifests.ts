@@ -47,6 +47,14 @@ export function mediaPlan(name: string, spec: Spec = {}, media: Spec = {}): obje
     apiVersion: 'tollgate.dev/v1alpha1',
     kind: 'Plan',
     metadata: { name, namespace: NAMESPACE },
-    spec: { product: 'Media', media: { allowance: '1000.00', ...media }, ...spec },
+    spec: { product: 'Media', media: { allowance: '1000.00', prices: PREVIEWS, ...media }, ...spec },
   }
 }
+
+/** Previews are free where nobody names a price: tests of money do. */
+const PREVIEWS = [
+  { kind: 'image', amount: '0.04' },
+  { kind: 'video', amount: '0.05', per: 'Second' },
+  { kind: 'music', amount: '0.01', per: 'Second' },
+  { operation: 'ai_edit', amount: '0.04' },
+]

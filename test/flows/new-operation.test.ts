@@ -36,7 +36,7 @@ routes:
   - { operation: fade, engine: solid, price: { amount: "0.02", per: Job } }
 `
 
-const COPIED = ['src', 'plugins', 'bin', 'crds', 'charts', 'docs', 'package.json', 'tsconfig.json']
+const COPIED = ['src', 'engines', 'plugins', 'bin', 'crds', 'charts', 'docs', 'package.json', 'tsconfig.json']
 
 t.test('an operation is one file and one entry: REST, MCP, OpenAPI, the plan schema and the chart have it', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
