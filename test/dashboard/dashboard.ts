@@ -110,7 +110,7 @@ export async function openDashboard(t: Test, executable: string, env: Record<str
   await writeFile(join(plans, 'research.yaml'), OTHER_TENANT)
   // Previews are free where nobody names a price: what the pages show of money needs one.
   const demo = await readFile(join(plans, 'demo.yaml'), 'utf8')
-  await writeFile(join(plans, 'demo.yaml'), demo.replace(/^    prices:.*\n/m, (line) => `${line}      - { kind: image, amount: "0.04" }\n      - { kind: video, amount: "0.10", per: Second }\n`))
+  await writeFile(join(plans, 'demo.yaml'), demo.replace(/^    prices:.*\n/m, (line) => `${line}      - { kind: image, amount: "0.04" }\n      - { kind: video, amount: "0.10", per: Second }\n      - { kind: music, amount: "0.01", per: Second }\n`))
   const settings = { EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,3600', ...env }
   const browser = await chromium.launch({ executablePath: executable, timeout: WAIT_MS, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
   const dashboard: Dashboard = {

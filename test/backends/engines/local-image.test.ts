@@ -436,7 +436,7 @@ testOf('ai_edit', 'a scene is laid over a picture of any format as the strength 
   t.ok(change(some, 0) > 1 && change(all, 0) > 1.3 * change(some, 0))
   const masked = await edited({ strength: 1 }, await maskOf(60, 40, (x) => x < 28))
   t.same([change(masked, 0) > 1, change(masked, 1)], [true, 0])
-  t.equal(await codeOf(t, 'ai_edit', await png(original), await maskOf(20, 20, () => true)), 'unsupported_input', 'a mask of another shape')
+  t.equal(await codeOf(t, 'ai_edit', await png(original), await maskOf(20, 20, () => true)), 'mask_mismatch', 'a mask of another shape')
 })
 
 t.test('operations whose packages are not installed are named with what to install', async (t) => {
