@@ -108,10 +108,10 @@ t.test('every faulty field is named, with a pointer to it', async (t) => {
 })
 
 t.test('a quote is the price times the requested amount, rounded up to a micro-unit', async (t) => {
-  const cost = (kind: Kind, body: Partial<GenerationBody>): number => costOf(priceOf(builtIn.get(kind)!, []), amountsOf(request(kind, body)))
-  t.equal(cost('image', { size: '2000x1000' }), 40_000)
-  t.equal(cost('video', { duration_seconds: 2.5 }), 125_000)
-  t.equal(cost('music', { duration_seconds: 0.1 }), 1000)
+  const cost = (kind: Kind, body: Partial<GenerationBody>, micro: number, per: 'Job' | 'Second') => costOf({ micro, per }, amountsOf(request(kind, body)))
+  t.equal(cost('image', { size: '2000x1000' }, 40_000, 'Job'), 40_000)
+  t.equal(cost('video', { duration_seconds: 2.5 }, 50_000, 'Second'), 125_000)
+  t.equal(cost('music', { duration_seconds: 0.1 }, 10_000, 'Second'), 1000)
   t.equal(costOf({ micro: 1, per: 'Second' }, amountsOf(request('video', { duration_seconds: 1.001 }))), 2)
   t.equal(costOf({ micro: 1000, per: 'Megapixel' }, amountsOf(request('image', { size: '1024x1024' }))), 1049)
   t.equal(costOf({ micro: 0, per: 'Job' }, amountsOf(request('image', {}))), 0)
@@ -124,13 +124,13 @@ t.test("the plan's price goes before the service's, unless it is per a unit that
   t.equal(priceOf(music, [{ verb: 'music', micro: 7, per: 'Megapixel' }]), music.price)
 })
 
-t.test('without a file, the preview engine makes images, videos, music and edits, and the local engine what can run here', async (t) => {
+t.test('without a file, the preview engine makes images, videos and music, free of charge, and local engines what can run here', async (t) => {
   const engines = await openEngines({ file: null, log: silent })
   t.teardown(() => engines.close())
   t.equal(engines.offer('image'), null, 'nothing before it is ready')
   await engines.ready()
-  for (const [verb, micro, per] of [['image', 40_000, 'Job'], ['video', 50_000, 'Second'], ['music', 10_000, 'Second'], ['ai_edit', 40_000, 'Job']] as const) {
-    t.same(engines.offer(verb)?.route.price, { verb, micro, per })
+  for (const [verb, per] of [['image', 'Job'], ['video', 'Second'], ['music', 'Second']] as const) {
+    t.same(engines.offer(verb)?.route.price, { verb, micro: 0, per }, 'previews are free')
   }
   for (const verb of ['sculpt', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
 })

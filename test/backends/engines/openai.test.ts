@@ -180,7 +180,7 @@ t.test('an input that the provider cannot take is the input\'s fault', async (t)
   const picture = input('media', png(60, 40))
   const fault = async (inputs: ReturnType<typeof input>[], limits = runOf().limits) => ((await engine.run(inpaint, runOf({ inputs, limits }))) as NotMade).code
   t.equal(await fault([picture]), 'unsupported_input', 'no mask')
-  t.equal(await fault([picture, input('mask', png(40, 60))]), 'unsupported_input', 'a mask of another aspect ratio')
+  t.equal(await fault([picture, input('mask', png(40, 60))]), 'mask_mismatch', 'a mask of another aspect ratio')
   t.equal(await fault([picture, input('mask', wav(10))]), 'unsupported_input', 'a mask that is no picture')
   t.equal(await fault([input('media', mp4(64, 48, 1000)), input('mask', png(64, 48))]), 'unsupported_input', 'a film')
   t.equal(await fault([input('media', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')), input('mask', png(6, 4))]), 'unsupported_input', 'a drawing')

@@ -135,7 +135,7 @@ t.test('a mask is sent with the marks of the model', async (t) => {
   const mask = png(60, 40, { paint: (x) => (x < 9 ? [255, 255, 255] : [0, 0, 0]) })
   t.equal((await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', mask)] }))).outcome, 'made')
   t.equal(only(fake).input['mask'], `data:image/png;base64,${mask.toString('base64')}`)
-  t.match(await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', png(60, 80))] })), { code: 'unsupported_input' })
+  t.match(await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', png(60, 80))] })), { code: 'mask_mismatch' })
 })
 
 t.test('each state and each failure becomes its code', async (t) => {
