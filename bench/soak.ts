@@ -35,11 +35,11 @@ const ENGINES = `\
 engines:
   - { name: noop, type: noop }
   - { name: preview, type: preview }
-  - { name: local, type: local }
+  - { name: local-image, type: local-image }
 routes:
   - { kind: image, engine: noop, price: { amount: "0.01", per: Job } }
   - { kind: music, engine: preview, price: { amount: "0.01", per: Second } }
-  - { operation: upscale, engine: local, price: { amount: "0.01", per: Megapixel } }
+  - { operation: upscale, engine: local-image, price: { amount: "0.01", per: Megapixel } }
 `
 
 /** What is sampled: its unit, and by how much of its median it may grow in the last two thirds (or by how many, if that is more). */

@@ -24,7 +24,7 @@ const memberRows = (schema: Schema) =>
 const modelRows = Object.entries(MODEL_SCHEMAS).flatMap(([operation, schema]) =>
   fieldsOf('', schema as Schema)
     .filter(({ path }) => path !== '' && !path.endsWith('[]'))
-    .map(({ path, schema, needed }, i) => [i === 0 ? code(operation) : '', code(path), needed ? 'needed' : schema.default === undefined ? '' : code(JSON.stringify(schema.default).replaceAll('"', '')), schema.description ?? '']),
+    .map(({ path, schema, needed }, i) => [i === 0 ? code(operation) : '', code(path), schema.default !== undefined ? code(JSON.stringify(schema.default).replaceAll('"', '')) : needed ? 'needed' : '', schema.description ?? '']),
 )
 
 /** A row for each field of each operation but the one that all requests share. */

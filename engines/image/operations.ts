@@ -1,4 +1,4 @@
-/** The operations on pictures: background_remove, upscale, inpaint. This process loads none of the libraries. */
+/** The operations on pictures: background_remove, upscale, inpaint, and the preview of ai_edit. This process loads none of the libraries. */
 import { stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

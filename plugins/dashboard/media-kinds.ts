@@ -20,8 +20,6 @@ export type MediaKindsOptions = {
   explains?: boolean
 }
 
-/** Engines of our own, which the page explains; the names of others may tell who makes the media. */
-const OWN_ENGINES = ['preview', 'local', 'local-image']
 const UNAVAILABLE = 'This service does not offer it.'
 
 async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKindsOptions): Promise<void> {
@@ -56,10 +54,10 @@ function formOf(kind: string): Record<string, unknown> {
 }
 
 /** What a request may have, as `ENGINES` sets it. */
-function termsOf(kind: string, { route: { engine, max, defaults }, formats }: Offer): Record<string, unknown> {
+function termsOf(kind: string, { route: { max, defaults }, formats, engine }: Offer): Record<string, unknown> {
   const isTimed = unitsOf(kind).includes('Second')
   return {
-    engine: OWN_ENGINES.includes(engine) ? engine : null,
+    engine,
     formats,
     max: { megapixels: max.pixels / 1_000_000, seconds: isTimed ? max.durationMs / 1000 : null, bytes: max.bytes },
     defaults: {

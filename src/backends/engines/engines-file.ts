@@ -12,7 +12,7 @@ import { readSettingsFile } from '../../domain/settings-file.ts'
 
 export type EngineSetting = {
   name: string
-  /** Which adapter: `preview`, `local`, `local-image`, `local-image`, `openai`, `replicate`, or one that a plugin added. */
+  /** Which adapter: `preview`, `local`, `local-image`, `openai`, `replicate`, or one that a plugin added. */
   type: string
   /** The other members of the entry; the adapter validates them. */
   options: Record<string, unknown>

@@ -6,7 +6,17 @@ import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 type Opened = { setting: EngineSetting; engine: Engine }
 export type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }
 
-const ENGINE_CLASSES: Record<string, Offer['engine']> = { local: 'local', preview: 'preview', openai: 'provider', replicate: 'provider' }
+const ENGINE_CLASSES: Record<string, Offer['engine']> = {
+  preview: 'preview',
+  local: 'local',
+  'local-image': 'local',
+  openai: 'provider',
+  replicate: 'provider',
+}
+
+/** An edit by words without a model of words is a preview, by whatever engine. */
+const engineClass = (kind: string, type: string): Offer['engine'] =>
+  kind === 'ai_edit' && type === 'local-image' ? 'preview' : (ENGINE_CLASSES[type] ?? 'other')
 
 export const EMPTY: Table = { routes: new Map(), engines: new Map() }
 
@@ -46,7 +56,7 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
   return {
     route,
     formats: made.formats,
-    engine: ENGINE_CLASSES[setting.type] ?? 'other',
+    engine: engineClass(kind, setting.type),
     quote: (request, limits = route.max) => engine.quote(request, limits),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }

@@ -130,9 +130,11 @@ t.test('without a file, the preview engine makes images, videos and music, free 
   t.equal(engines.offer('image'), null, 'nothing before it is ready')
   await engines.ready()
   for (const [verb, per] of [['image', 'Job'], ['video', 'Second'], ['music', 'Second']] as const) {
-    t.same(engines.offer(verb)?.route.price, { verb, micro: 0, per }, 'previews are free')
+    t.match(engines.offer(verb), { engine: 'preview', route: { price: { verb, micro: 0, per } } }, 'previews are free')
   }
   for (const verb of ['sculpt', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
+  await engines.routes()
+  for (const [verb, engine] of [['inpaint', 'local'], ['ai_edit', 'preview'], ['trim', 'local']] as const) t.equal(engines.offer(verb)?.engine ?? engine, engine, verb)
 })
 
 async function opening(t: Test, text: string): Promise<Engines> {

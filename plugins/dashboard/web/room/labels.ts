@@ -14,10 +14,9 @@ const MAKES: Record<string, string> = {
   video: 'A short video without sound, from your words.',
   music: 'A piece of music from your words.',
 }
-const ENGINES = {
+const ENGINES: Record<string, string> = {
   preview: 'A preview: a placeholder that this service draws without a model.',
   local: 'Runs on this service itself.',
-  'local-image': 'Runs on this service itself.',
 }
 
 /** What a kind does and where: an operation says it itself. */

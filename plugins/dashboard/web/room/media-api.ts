@@ -8,8 +8,8 @@ export type Kind = {
   object: Task['object']
   available: boolean
   reason: string | null
-  /** Where it is made, of the engines that every service has; null for another one. */
-  engine?: 'preview' | 'local' | 'local-image' | null
+  /** What kind of engine makes it. */
+  engine?: 'preview' | 'local' | 'provider' | 'other'
   formats?: string[]
   max?: { megapixels: number; seconds: number | null; bytes: number }
   defaults?: { size: string | null; seconds: number | null }

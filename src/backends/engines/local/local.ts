@@ -20,7 +20,7 @@ type Operations = {
 }
 
 const ALL_FORMATS = Object.keys(FORMATS) as [FormatName, ...FormatName[]]
-/** They were here once. */
+/** Of this engine and of `preview` in earlier releases. */
 const ELSEWHERE = Object.fromEntries(
   ['background_remove', 'upscale', 'inpaint', 'ai_edit'].map((verb) => [verb, 'pictures are edited by an engine of the type local-image']),
 )

@@ -58,12 +58,12 @@ export const OpenaiOptions = Type.Object(
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
 export function openaiEngines(outside: Outside): OpenEngine {
-  return async (_name, options) => {
+  return async (_name, options, { runs } = { runs: true }) => {
     const { offers: given, ...shared } = readOptions(OpenaiOptions, options)
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
-    return providedEngine(api, offersOf(given, hasSharp()), async (request, run, background) => {
+    return providedEngine(api, offersOf(given, !runs || hasSharp()), async (request, run, background) => {
       if (request.verb === 'image') return generate({ api, results }, request, run)
       if (request.verb === 'ai_edit' || request.verb === 'inpaint') return edit({ api, results }, request, run)
       if (request.verb === 'video') return film({ api, results, outside, background }, request, run)

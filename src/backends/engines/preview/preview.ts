@@ -13,6 +13,7 @@ export const openPreview: OpenEngine = async (_name, options) => {
   if (option !== undefined) throw new Error(`type preview has no option ${option}`)
   const engine: Engine = {
     offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] } },
+    missing: { ai_edit: 'pictures are edited by an engine of the type local-image' },
     quote: amountsAtMost,
     run: async (request, run) => ('width' in request ? render(request, run) : notMade('not_supported', false)),
     async close() {},

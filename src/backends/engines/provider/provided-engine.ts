@@ -9,9 +9,9 @@ export type Make = (request: EngineRequest, run: Run, background: (work: Promise
 /** What is offered of the entry's `offers`: without sharp, which converts masks, there is no inpainting. */
 export function offersOf(
   given: Readonly<Record<string, { formats: string[] } | undefined>>,
-  hasSharp: boolean,
+  mayMask: boolean,
 ): Required<Pick<Engine, 'offers' | 'missing'>> {
-  const missing = !hasSharp && given['inpaint'] ? { inpaint: 'sharp, which converts masks, is not installed' } : {}
+  const missing = !mayMask && given['inpaint'] ? { inpaint: 'sharp, which converts masks, is not installed' } : {}
   const offered = Object.entries(given).flatMap(([kind, offer]) =>
     offer && !Object.hasOwn(missing, kind) ? [[kind, { formats: offer.formats as [string, ...string[]] }] as const] : [],
   )

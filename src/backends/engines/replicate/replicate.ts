@@ -64,13 +64,13 @@ type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): 
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
 export function replicateEngines(outside: Outside): OpenEngine {
-  return async (_name, options) => {
+  return async (_name, options, { runs } = { runs: true }) => {
     const { offers: offered, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
     const offers: Partial<Record<EngineRequest['verb'], Offer>> = offered
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
-    const engine = providedEngine(api, offersOf(offered, hasSharp()), async (request, run, background) => {
+    const engine = providedEngine(api, offersOf(offered, !runs || hasSharp()), async (request, run, background) => {
       const offer = offers[request.verb] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
