@@ -122,6 +122,16 @@ export function secretEntries({ apiKey, keyId }: KeySecret, { data = {} }: Secre
   return { ...Object.fromEntries(entries), 'api-key': apiKey, 'key-id': keyId }
 }
 
+const KEY_LENGTH_MAX = 200
+
+/**
+ * Whether a Secret that was found can hold a key, and may be expanded in a template. Others can write to it, and a template repeats its
+ * texts: a long one would take gigabytes.
+ */
+export function isKeySized({ apiKey, keyId }: KeySecret): boolean {
+  return apiKey.length <= KEY_LENGTH_MAX && keyId.length <= KEY_LENGTH_MAX
+}
+
 /** `conflict`: a Secret of that name has a different owner and was not changed. `gone`: the owner was deleted, and no Secret was left behind. */
 export type SecretOutcome = 'written' | 'unchanged' | 'conflict' | 'gone'
 

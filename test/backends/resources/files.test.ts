@@ -4,6 +4,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openFiles, type FilesResources } from '../../../src/backends/resources/manifests/manifests.ts'
+import { openSecrets } from '../../../src/backends/resources/manifests/secret-files.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { resourcesPromises, type Place } from '../../contracts/resources.ts'
 import { eventually } from '../../flows/eventually.ts'
@@ -46,6 +47,20 @@ t.test('the files: adapter keeps the contract of the resources backend', (t) =>
     'what was declared, edited or deleted since its status was written is not observed': 'the status of a folder is a file, and isObserved does no I/O',
   }),
 )
+
+t.test('a Secret with a text longer than a key is not expanded in the template, and an entry may have any name', async (t) => {
+  const folder = t.testdir({})
+  const secrets = openSecrets(folder)
+  const owner = { uid: 'u', namespace: 'acme', name: 'ci', createdAt: 1, template: { data: { config: '$(api-key)'.repeat(600) } } }
+  const secret = { apiKey: 'svc_live_first', keyId: 'u-0', mac: 'm' }
+  await secrets.put(owner, 'key', secret)
+  await writeFile(join(folder, 'acme', 'key', '__proto__'), 'x')
+  t.same(await secrets.get(owner, 'key'), { ...secret, isModified: true })
+  t.equal(await secrets.put(owner, 'key', secret), 'written')
+  t.notOk(existsSync(join(folder, 'acme', 'key', '__proto__')), 'what the template has not is removed')
+  await writeFile(join(folder, 'acme', 'key', 'api-key'), Buffer.alloc(1024 * 1024, 'x'))
+  t.match(await secrets.get(owner, 'key'), { isModified: true })
+})
 
 t.test('polling finds changes without a call of sync, also in a folder that is created later', async (t) => {
   const root = t.testdir({})

@@ -211,6 +211,26 @@ t.test('a Secret has the labels and annotations of the template, loses those tha
   t.equal(await put({}), 'unchanged')
 })
 
+t.test('a Secret in which others wrote a text longer than a key is not expanded in the template', async (t) => {
+  const ours = await written()
+  const owner = { ...OWNER, template: { data: { config: '$(api-key)$(key-id)'.repeat(600) } } }
+  const text = Buffer.alloc(1024 * 1024, 'x').toString()
+  for (const data of [{ 'api-key': text }, { 'key-id': text }]) {
+    const encoded = Object.fromEntries(Object.entries(data).map(([name, entry]) => [name, Buffer.from(entry).toString('base64')]))
+    t.match(openSecrets(server().client, cacheOf({ ...ours, data: encoded }), () => true).get(owner, 'key'), { isModified: true })
+  }
+})
+
+t.test('an annotation that others made long removes no more than a template can have', async (t) => {
+  const ours = await written()
+  const names = [...Array(100).keys()].map((name) => `l${name}`)
+  const labels = { ...ours.metadata.labels, ...Object.fromEntries(names.map((name) => [name, ''])) }
+  const annotations = { ...ours.metadata.annotations, 'tollgate.dev/secret-template': JSON.stringify({ labels: names, annotations: [] }) }
+  const cache = cacheOf({ ...ours, metadata: { ...ours.metadata, labels, annotations } })
+  t.equal(await openSecrets(server(replaced).client, cache, () => true).put(OWNER, 'key', SECRET), 'written')
+  t.equal(Object.keys(cache.get('acme', 'key')?.metadata.labels ?? {}).filter((name) => names.includes(name)).length, 36)
+})
+
 t.test('the Secrets of a deleted owner are removed, and no others', async (t) => {
   const ours = await written()
   const { client, asked } = server(made(5), ok({}))
@@ -245,12 +265,15 @@ t.test('the message of a webhook that quotes the key is withheld', async (t) => 
   const encoded = Buffer.from(KEY).toString('base64')
   const messageOf = async (message: string) => {
     const { client } = server({ status: 422, body: { message } })
-    const owner = { ...OWNER, template: { data: { config: 'key = $(api-key)', url: 'https://api.example.com' } } }
+    const owner = { ...OWNER, template: { data: { config: 'key = $(api-key)', url: 'https://api.example.com', header: 'x-example-authorization: $(api-key)' } } }
     return openSecrets(client, openCache(), () => true).put(owner, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
   }
   t.equal(await messageOf('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets returned 422: no more than 3 Secrets')
   t.match(await messageOf('https://api.example.com is no host'), 'https://api.example.com is no host', 'what is not the key may be quoted')
-  for (const quote of [KEY, encoded, Buffer.from(`key = ${KEY}`).toString('base64'), `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
+  t.match(await messageOf('x-example-authorization is unknown'), 'x-example-authorization is unknown', 'so may what is beside it in an entry')
+  t.equal((await messageOf('-'.repeat(5000))).length, 'POST /api/v1/namespaces/acme/secrets returned 422: '.length + 1024, 'a long message is cut')
+  const inside = ['', ' ', '  '].map((before) => Buffer.from(before + KEY).toString('base64').slice(20, 32))
+  for (const quote of [KEY, encoded, ...inside, Buffer.from(`key = ${KEY}`).toString('base64'), `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
     t.equal(await messageOf(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets returned 422: the message quotes the key and is withheld', quote)
   }
 })

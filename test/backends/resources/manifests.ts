@@ -154,12 +154,12 @@ const keys: Row[] = [
   bad('an empty limit', key({ limit: {} }), 'spec.limit: a limit is weeklyTokens'),
   bad('a limit in both units', key({ limit: { weeklyTokens: 1, amountPerPeriod: '1' } }), 'spec.limit: a limit is weeklyTokens'),
   ...['labels', 'annotations'].flatMap((which) => [
-    good(`${which} of the Secret`, key({ secretName: 'ci-key', secretTemplate: { [which]: { team: 'a', 'example.com/Some_name.x': '' } } })),
+    good(`${which} of the Secret`, key({ secretName: 'ci-key', secretTemplate: { [which]: { team: 'a', 'ex-1.example.com/Some_name..x': '' } } })),
     ...['example.kubernetes.io/x', 'k8s.io/x', 'tollgate.dev/api-key'].map((name) => bad(`${which} of the Secret with the name ${name}`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: names of kubernetes.io, k8s.io and tollgate.dev are reserved`)),
-    ...['', 'a/b/c', '/a', 'a/', '-a', 'a b', 'x'.repeat(64), 'Upper/a'].map((name) => bad(`${which} of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: a name is letters`)),
+    ...['', 'a/b/c', '/a', 'a/', '-a', 'a b', 'x'.repeat(64), 'Upper/a', 'a..b/c', 'a.-b/c', 'a-.b/c', `${'a'.repeat(252)}/b`].map((name) => bad(`${which} of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: a name is letters`)),
   ]),
   good('entries of the Secret', key({ secretName: 'ci-key', secretTemplate: { data: { OPENAI_API_KEY: '$(api-key)', 'config.toml': '' } } })),
-  ...['', 'api-key', 'key-id', '.owner', '..', 'a/b', 'x'.repeat(64)].map((name) => bad(`an entry of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { data: { [name]: 'a' } } }), 'spec.secretTemplate.data: a name is letters')),
+  ...['', 'api-key', 'key-id', '.owner', '..', 'a/b', 'x'.repeat(64), '__proto__'].map((name) => bad(`an entry of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { data: Object.fromEntries([[name, 'a']]) } }), 'spec.secretTemplate.data: a name is letters')),
   bad('a template of no Secret', key({ secretTemplate: {} }), 'spec: secretTemplate needs secretName'),
   good('a limit of nothing', key({ limit: { weeklyTokens: 0 } })),
 ]

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { V1OwnerReference } from '@kubernetes/client-node'
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
+import { API_VERSION, isKeySized, secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
 import type { Cache, Change } from './informer-cache.ts'
 import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject } from './api-objects.ts'
@@ -31,6 +31,10 @@ export type Secrets = {
 
 /** A message with so many characters of a key in a row, plain or in base64, quotes the key. */
 const QUOTE_LENGTH = 12
+/** More of a message is neither searched nor shown. */
+const MESSAGE_LENGTH = 1024
+/** The template has at most 32 labels and as many annotations. Others can write the annotation TEMPLATE. */
+const TEMPLATE_NAMES_MAX = 64
 const MAX_TRIES = 4
 
 /** `isPresent` returns whether the owner exists and is not being deleted. */
@@ -139,7 +143,8 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
       const object = cache.get(owner.namespace, name)
       if (!object || controllerOf(object)?.uid !== owner.uid) return null
       const secret = secretOf(object)
-      return isEqual(object, objectOf(owner, name, secret, object)) ? secret : { ...secret, isModified: true }
+      const isWanted = isKeySized(secret) && isEqual(object, objectOf(owner, name, secret, object))
+      return isWanted ? secret : { ...secret, isModified: true }
     },
     remove,
     changed({ before, after }) {
@@ -183,7 +188,7 @@ function objectOf(owner: TemplateOwner, name: string, secret: KeySecret, found: 
       [SECRET_LABEL]: owner.name,
     },
     annotations: {
-      ...without(found?.metadata.annotations, [...former.annotations, TEMPLATE]),
+      ...without(found?.metadata.annotations, former.annotations.add(TEMPLATE)),
       ...annotations,
       [MAC]: secret.mac,
       ...(!isPlain && { [TEMPLATE]: JSON.stringify(set) }),
@@ -196,17 +201,17 @@ function objectOf(owner: TemplateOwner, name: string, secret: KeySecret, found: 
 }
 
 /** The names in the annotation TEMPLATE; none where somebody made it unreadable, so that nothing of others is removed. */
-function templateNames(found: KubeObject | null): { labels: string[]; annotations: string[] } {
+function templateNames(found: KubeObject | null): { labels: Set<string>; annotations: Set<string> } {
   try {
     const { labels, annotations } = JSON.parse(found?.metadata.annotations?.[TEMPLATE] ?? '')
-    return { labels: [...labels], annotations: [...annotations] }
+    return { labels: new Set(labels.slice(0, TEMPLATE_NAMES_MAX)), annotations: new Set(annotations.slice(0, TEMPLATE_NAMES_MAX)) }
   } catch {
-    return { labels: [], annotations: [] }
+    return { labels: new Set(), annotations: new Set() }
   }
 }
 
-function without(texts: Record<string, string> = {}, names: string[]): Record<string, string> {
-  return Object.fromEntries(Object.entries(texts).filter(([name]) => !names.includes(name)))
+function without(texts: Record<string, string> = {}, names: Set<string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).filter(([name]) => !names.has(name)))
 }
 
 function isEqual(found: KubeObject, wanted: KubeObject): boolean {
@@ -225,16 +230,22 @@ function isEqual(found: KubeObject, wanted: KubeObject): boolean {
  * which people without access to Secrets can read.
  */
 function withoutQuotedKey(response: ApiResponse<object>, { data }: KubeObject): ApiResponse<object> {
-  const { message = '' } = response.body
-  const decoded = (encoded: string) => Buffer.from(encoded, 'base64').toString()
-  const apiKey = decoded(data?.['api-key'] ?? '')
-  const withKey = Object.values(data ?? {}).filter((encoded) => decoded(encoded).includes(apiKey))
-  const secretText = withKey.flatMap((encoded) => [encoded, decoded(encoded)]).join(' ')
+  const message = (response.body.message ?? '').slice(0, MESSAGE_LENGTH)
+  const apiKey = Buffer.from(data?.['api-key'] ?? '', 'base64').toString()
+  const secretText = [apiKey, ...encodings(apiKey)].join(' ')
   for (let at = 0; at + QUOTE_LENGTH <= message.length; at++) {
     if (secretText.includes(message.slice(at, at + QUOTE_LENGTH)))
       return { status: response.status, body: { message: 'the message quotes the key and is withheld' } }
   }
-  return response
+  return { ...response, body: { ...response.body, message } }
+}
+
+/** How an ASCII text appears in the base64 of any text around it: at three offsets, without the characters at the edges that others share. */
+function encodings(text: string): string[] {
+  return [0, 1, 2].map((offset) => {
+    const encoded = Buffer.from(' '.repeat(offset) + text).toString('base64')
+    return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + text.length) * 8) / 6))
+  })
 }
 
 function secretOf({ data, metadata }: KubeObject): KeySecret {

@@ -6,7 +6,7 @@ import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
+import { isKeySized, secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
 import { putFile, TEMPORARY, temporaryBeside } from './atomic-write.ts'
 
 export type SecretOwner = { uid: string; namespace: string; name: string; createdAt: number }
@@ -71,6 +71,7 @@ export function openSecrets(folder: string): Secrets {
       record(path, found.owner)
       const { 'api-key': apiKey = '', 'key-id': keyId = '', [OWNER]: _owner, ...more } = found.entries
       const secret = { apiKey, keyId, mac: found.mac }
+      if (!isKeySized(secret)) return { ...secret, isModified: true }
       const { 'api-key': _key, 'key-id': _id, ...wanted } = secretEntries(secret, owner.template)
       return isDeepStrictEqual(more, wanted) ? secret : { ...secret, isModified: true }
     },
@@ -106,7 +107,8 @@ async function find(path: string, namespace: string): Promise<Found> {
   if (!info) return { kind: 'absent' }
   const owner = info.isDirectory() ? parseOwner(await readEntry(path, OWNER)) : null
   if (!owner) return { kind: 'foreign' }
-  const entries: Entries = {}
+  // Without a prototype, since an entry may have any name.
+  const entries: Entries = Object.create(null)
   for (const entry of namesIn(path)) {
     const text = await readEntry(path, entry)
     if (text !== null) entries[entry] = text
