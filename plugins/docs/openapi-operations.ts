@@ -184,7 +184,7 @@ export const OPERATIONS: Record<string, Operation> = {
     body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), stream: Type.Optional(Type.Boolean()) }, open),
     example: { model: 'svc-code', input: 'Hello' },
     answers: streamed('The response, or its events with stream: true.', Bodies.response),
-    failures: [...windowFailures, ...upstreamFailures, 'previous_response_not_found'],
+    failures: [...windowFailures, ...upstreamFailures, 'summary_incomplete', 'previous_response_not_found'],
   },
   'POST /v1/responses/compact': {
     operationId: 'compactResponse',
@@ -194,7 +194,7 @@ export const OPERATIONS: Record<string, Operation> = {
     body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), instructions: Type.Optional(Type.String()) }, open),
     example: { model: 'svc-code', input: 'Hello' },
     answers: { 200: json('The compacted conversation.', Type.Object({ id: Type.String(), object: Type.Literal('response.compaction'), created_at: Type.Integer(), output: Type.Array(Type.Object({}, open)) }, open)) },
-    failures: [...windowFailures, ...upstreamFailures, 'previous_response_not_found'],
+    failures: [...windowFailures, ...upstreamFailures, 'summary_incomplete', 'previous_response_not_found'],
   },
   'POST /v1/messages': {
     operationId: 'createMessage',

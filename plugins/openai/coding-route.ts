@@ -48,9 +48,10 @@ export function exchangeFor(
     const ids = options.ids(request.caller?.key.subscription ?? '')
     const { promptBytes } = read
     const { startedMs, log } = request
-    new Exchange({ wire, stream, promptBytes, ids, reservation, client: clientOf(request, reply), startedMs, log }, options).send(
-      read.request,
-    )
+    new Exchange(
+      { wire, stream, promptBytes, ids, reservation, client: clientOf(request, reply, read.request), startedMs, log },
+      options,
+    ).send(read.request)
   }
 
   return (request, reply) => {
@@ -67,14 +68,14 @@ export function exchangeFor(
   }
 }
 
-function clientOf(request: FastifyRequest, reply: FastifyReply): Client {
+function clientOf(request: FastifyRequest, reply: FastifyReply, { repeatsInput = false }: CodingRequest): Client {
   return {
     raw: reply.raw,
     takeOver: () => reply.hijack().getHeaders() as OutgoingHttpHeaders,
     refuse(error) {
       if (!reply.sent) reply.send(error)
     },
-    release: () => request.bodyShare?.free(),
+    release: () => (repeatsInput ? undefined : request.bodyShare?.free()),
   }
 }
 

@@ -66,6 +66,11 @@ export const FAILURES = {
   ],
   content_filter: [400, 'invalid_request_error', 'The request was refused by the content filter.'],
   invalid_image: [400, 'invalid_request_error', 'An image of the request could not be read.'],
+  summary_incomplete: [
+    422,
+    'invalid_request_error',
+    'The model wrote no whole summary of this conversation. What it wrote is charged. Shorten the conversation, or try again.',
+  ],
   unsupported_media_type: [415, 'invalid_request_error', 'Send the body as Content-Type: application/json.'],
   payload_too_large: [413, 'invalid_request_error', 'The request body is too large.'],
   range_not_satisfiable: [416, 'invalid_request_error', 'The range lies outside the file.'],

@@ -41,6 +41,63 @@ async function continues(t: Test, gateway: Gateway, upstream: { requests: { text
   await gateway.settled()
 }
 
+t.test('a summary that was cut off does not open the breaker of its upstream', async (t) => {
+  const { upstream, gateway } = await setUp(t, says('responses', ''), {}, { wire: 'responses', breaker: { failures: 1 } })
+  for (let i = 0; i < 3; i++) t.equal((await compact(gateway)).status, 422)
+  upstream.respondWith(says('responses', SUMMARY))
+  t.equal((await compact(gateway)).status, 200)
+})
+
+t.test("the client's limit of tokens is one for answers: neither admission nor the request for a summary has it", async (t) => {
+  const { upstream, gateway } = await setUp(t, says('responses', SUMMARY), {}, { wire: 'responses' })
+  t.equal((await responses(gateway, { max_output_tokens: 20, input: [...CONVERSATION, TRIGGER] })).status, 200)
+  t.equal(gateway.admissions.at(-1)!.maxOutputTokens, null)
+  t.equal(upstream.requests.at(-1)!.body['max_output_tokens'], 4096, 'that of the plan')
+})
+
+t.test('results whose addresses were not vetted go into the summary as text alone', async (t) => {
+  for (const wire of WIRES) {
+    const { upstream, gateway } = await setUp(t, says(wire, SUMMARY), {}, { wire })
+    const input = [
+      { role: 'user', content: 'Go.' },
+      { type: 'x_output', call_id: 'c', output: [{ type: 'input_image', image_url: 'http://169.254.169.254/a' }, { type: 'input_file', file_id: 'f' }] },
+      { type: 'shell_call_output', call_id: 'c', output: { image_url: 'http://10.0.0.1/' } },
+      { type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot', image_url: 'data:image/png;base64,AAAA' } },
+    ]
+    t.equal((await compact(gateway, { input })).status, 200)
+    const { text } = upstream.requests.at(-1)!
+    t.ok(text.includes('169.254.169.254') && text.includes('10.0.0.1'), 'the model is told of them')
+    const values = new Map<unknown, string>()
+    JSON.parse(text, (name, value: unknown) => values.set(value, name) && value)
+    for (const one of ['http://169.254.169.254/a', 'http://10.0.0.1/', 'f']) t.notOk(values.has(one), `${wire}: ${one}`)
+    t.ok([...values.keys()].some((value) => typeof value === 'string' && /^(?:data:image\/png;base64,)?AAAA$/.test(value)), 'a vetted screenshot is shown')
+  }
+})
+
+t.test('a second compaction replaces the summary of the first', async (t) => {
+  const { upstream, gateway } = await setUp(t, says('chat', SUMMARY), {}, { wire: 'chat' })
+  const first = await compact(gateway)
+  upstream.respondWith(says('chat', 'A second summary.'))
+  const second = await compact(gateway, { input: [...first.body.output, { role: 'user', content: 'Go on.' }] })
+  t.ok(upstream.requests.at(-1)!.text.includes(SUMMARY))
+  t.same(second.body.output.map((item: Loose) => item.content?.[0].text ?? item.type), ['Mend sum.mjs.', 'Hurry.', 'Go on.', 'compaction'])
+  t.notOk(second.text.includes(SUMMARY))
+})
+
+t.test('the memory of the request counts until an answer that has its messages is sent', async (t) => {
+  let released = 0
+  const { gateway } = await setUp(t, says('chat', SUMMARY), {
+    decorate: (app) =>
+      void app.addHook('preHandler', async ({ bodyShare }) => {
+        if (bodyShare) bodyShare.free = () => void released++
+      }),
+  }, { wire: 'chat' })
+  t.equal((await responses(gateway)).status, 200)
+  t.equal(released, 1, 'of other answers: once they begin')
+  t.equal((await compact(gateway)).status, 200)
+  t.equal(released, 1)
+})
+
 for (const wire of WIRES) {
   t.test(`over an upstream that speaks ${wire}`, async (t) => {
     const { upstream, gateway } = await setUp(t, says(wire, SUMMARY), {}, { wire, breaker: { failures: 1000 } })
@@ -85,14 +142,22 @@ for (const wire of WIRES) {
         responses: response('incomplete', [message('The us')], { incomplete_details: { reason: 'max_output_tokens' } }),
         messages: messageAnswer([{ type: 'text', text: 'The us' }], 'max_tokens'),
       }
-      for (const script of [says(wire, ''), (answer) => respond(answer, 200, cut[wire]), (answer) => respond(answer, 500, {})] satisfies Script[]) {
+      for (const script of [says(wire, ''), (answer) => respond(answer, 200, cut[wire])] satisfies Script[]) {
         upstream.respondWith(script)
-        t.match(await compact(gateway), { status: 503, body: { error: { code: 'server_overloaded' } } })
-        t.equal(await gateway.settled(), null, 'nothing is charged')
+        const before = upstream.requests.length
+        t.match(await compact(gateway), { status: 422, body: { error: { code: 'summary_incomplete' } } })
+        t.same(await gateway.settled(), USAGE, 'the upstream bills it: it is charged')
+        t.equal(upstream.requests.length, before + 1, 'and not tried again')
       }
+      upstream.respondWith((answer) => respond(answer, 500, {}))
+      t.match(await compact(gateway), { status: 503, body: { error: { code: 'server_overloaded' } } })
+      t.equal(await gateway.settled(), null, 'nothing is charged')
       upstream.respondWith(says(wire, ''))
-      t.match(await responses(gateway, { stream: true, input: [...CONVERSATION, TRIGGER] }), { status: 503, body: { error: { code: 'server_overloaded' } } })
-      await gateway.settled()
+      const before = upstream.requests.length
+      const empty = await responses(gateway, { stream: true, input: [...CONVERSATION, TRIGGER] })
+      t.match(dataOf(empty.text).at(-1), { type: 'response.failed', response: { status: 'failed', error: { code: 'summary_incomplete' } } })
+      t.same(await gateway.settled(), USAGE)
+      t.equal(upstream.requests.length, before + 1)
       const begun = STREAMED[wire](SUMMARY).join('')
       upstream.respondWith(streams(begun.slice(0, Math.floor(begun.length * 0.6))))
       const { text } = await responses(gateway, { stream: true, input: [...CONVERSATION, TRIGGER] })

@@ -1,11 +1,12 @@
 /** The answer to a request that compacts a conversation: an item of compaction in place of the text of the summary. */
+import { Failure } from '../../domain/errors.ts'
 import { openStreamRewriter, type RewriterOutput } from '../sse/stream-rewriter.ts'
 import { textOf } from '../sse/sse-parser.ts'
 import { estimatedResponseUsage } from '../usage/reported-usage.ts'
 import { isMembers, ownText, type Members } from '../wires/allowlist.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { responseEvent } from '../wires/responses/responses-stream.ts'
-import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
+import type { JsonAnswer, StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { compactionItem } from './compaction-item.ts'
 
 /** `kept`: the items that stand before the one of compaction in the answer of `/responses/compact`; null for a response. */
@@ -22,19 +23,18 @@ export function answeringCompaction(call: UpstreamCall, context: CompactionConte
   }
 }
 
-/** That of the upstream, or one for the text. Throws `BadAnswer` for a summary that was cut off or is empty: what it lacks would be lost. */
-function itemOf(response: Members, ids: Ids): Members {
+/** That of the upstream, or one for the text; a failure for a summary that was cut off or is empty: what it lacks would be lost. */
+function itemOf(response: Members, ids: Ids): Members | Failure {
   const output = (response['output'] ?? []) as Members[]
   const given = output.find(({ type }) => type === 'compaction')
   if (given) return given
-  if (response['status'] !== 'completed') throw new BadAnswer('the summary was cut off')
+  if (response['status'] !== 'completed') return new Failure('summary_incomplete')
   const parts = output.flatMap(({ type, content }) => (type === 'message' ? ((content ?? []) as Members[]) : []))
   const summary = parts
     .map((part) => ownText(part, 'text'))
     .join('\n')
     .trim()
-  if (summary === '') throw new BadAnswer('the summary is empty')
-  return compactionItem(summary, ids)
+  return summary === '' ? new Failure('summary_incomplete') : compactionItem(summary, ids)
 }
 
 const withItem = (response: Members, item: Members): Members => ({
@@ -48,6 +48,7 @@ const withItem = (response: Members, item: Members): Members => ({
 function compactionAnswer({ body, usage, meter }: JsonAnswer, { ids, kept }: CompactionContext): JsonAnswer {
   const response = JSON.parse(body({ input: 0, cachedInput: 0, output: 0 })) as Members
   const item = itemOf(response, ids)
+  if (item instanceof Failure) return { usage, meter, body: () => '', failure: item }
   const { id, created_at: createdAt } = response
   const answer =
     kept === null ? withItem(response, item) : { id, object: 'response.compaction', created_at: createdAt, output: [...kept, item] }
@@ -69,6 +70,7 @@ function openCompactionStream(responses: StreamRewriter, ids: Ids): StreamRewrit
     const { response, type } = event
     if (type !== 'response.completed' && type !== 'response.incomplete') return to.write(numbered(event))
     const item = itemOf(response, ids)
+    if (item instanceof Failure) return to.fail(item)
     to.write(numbered({ type: 'response.output_item.added', output_index: 0, item }))
     to.write(numbered({ type: 'response.output_item.done', output_index: 0, item }))
     to.write(numbered({ type: 'response.completed', response: withItem(response, item) }))
@@ -83,7 +85,11 @@ function openCompactionStream(responses: StreamRewriter, ids: Ids): StreamRewrit
     push: (chunk) => passed(responses.push(chunk)),
     end: () => passed(responses.end()),
     fail,
-    phase: () => (rewriter.phase().name === 'broken' ? rewriter.phase() : responses.phase()),
+    phase() {
+      const phase = rewriter.phase()
+      if (phase.name !== 'broken') return responses.phase()
+      return responses.phase().name === 'done' ? { ...phase, isAnswer: true } : phase
+    },
     terminalEvents(estimate) {
       const events = passed(responses.terminalEvents(estimate))
       const phase = rewriter.phase()

@@ -1,5 +1,6 @@
 /** The request for a summary of a conversation, and the messages of the user in it, which compaction keeps as they are. */
 import type { Ids } from '../wires/encrypted-ids.ts'
+import { CONTENT_OUTPUTS } from '../policy/conversation.ts'
 import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
 
 const PROMPT = `Compact this conversation: write a summary from which another model can carry on the work without having read it.
@@ -31,9 +32,11 @@ function shown(item: Members): Members[] {
   return [{ type: 'message', role: 'assistant', content: `Call of a tool: ${call}` }]
 }
 
+/** Parts and screenshots only of results whose addresses and files were vetted: all others are text. */
 function resultOf(item: Members): string | Members[] {
   const output = own(item, 'output')
   const heading = 'Result of the tool:'
+  if (!CONTENT_OUTPUTS.includes(ownText(item, 'type'))) return `${heading} ${typeof output === 'string' ? output : textOf(item)}`
   const parts: unknown[] = Array.isArray(output) ? output : []
   if (parts.some((part) => isMembers(part) && ownText(part, 'type').startsWith('input_')))
     return [{ type: 'input_text', text: heading }, ...(parts as Members[])]

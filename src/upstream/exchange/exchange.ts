@@ -217,8 +217,11 @@ export class Exchange implements CallSink, Write {
   #end(failure: Failure | null, isCutOff: boolean): void {
     const answer = this.#answer as StreamRewriter
     this.#close()
-    if (failure) this.#writer.end(answer.fail(failure), false)
-    const settlement = this.#settlementOf(answer, failure !== null, isCutOff)
+    if (failure && this.#request.stream) this.#writer.end(answer.fail(failure), false)
+    else if (failure) this.#refuse(failure)
+    const phase = answer.phase()
+    const hasAnswered = phase.name === 'broken' && phase.isAnswer
+    const settlement = this.#settlementOf(answer, failure !== null && !hasAnswered, isCutOff)
     if (!(settlement instanceof Promise)) return this.#conclude(answer, settlement, isCutOff)
     settlement
       .then((counted) => this.#conclude(answer, counted, isCutOff))

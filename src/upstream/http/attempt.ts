@@ -131,7 +131,7 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
   #deliver(answer: StreamRewriter, text: string): void {
     const phase = answer.phase()
     if (this.#state === 'waiting') {
-      if (phase.name === 'broken') {
+      if (phase.name === 'broken' && !phase.isAnswer) {
         const { failure } = phase
         return this.#fail(failure.status < 500 ? failure : new AttemptError('the answer broke before it began', 200, failure.facts.cause))
       }

@@ -23,7 +23,7 @@ export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): Strea
     answer = call.rewriteJson(value)
     // Not by a getter: each object with one gets a hidden class of its own, which lies in the old generation and keeps the request.
     rewriter.meter = answer.meter
-    phase = { name: 'done', cutsOff: false }
+    phase = answer.failure ? { name: 'broken', failure: answer.failure, isAnswer: true } : { name: 'done', cutsOff: false }
   }
 
   function fail(cause: unknown): void {

@@ -53,7 +53,7 @@ export function cleanTurns(body: Members, references: References): void {
 }
 
 /** Items whose `output` is content: text, a list of parts, or one part. */
-const CONTENT_OUTPUTS = ['function_call_output', 'custom_tool_call_output', 'computer_call_output']
+export const CONTENT_OUTPUTS = ['function_call_output', 'custom_tool_call_output', 'computer_call_output']
 
 /** Throws `invalid_request`. Items that only a server with storage can resolve are refused or, where the model can do without, left out. */
 export function cleanItems(items: Members[], references: References): Members[] {

@@ -29,6 +29,8 @@ export type CodingRequest = {
   maxOutputTokens: number | null
   /** The number of choices to generate. */
   choices: number
+  /** The answer has what the client sent: its memory counts until the answer is sent. */
+  repeatsInput?: boolean
   /** The addresses in the conversation that an upstream would fetch. To be vetted before `call`. */
   addresses: readonly Address[]
   /**
@@ -61,14 +63,19 @@ export type JsonAnswer = {
   body(estimate: Usage): string
   usage: Usage | null
   meter: OutputMeter
+  /** The answer is whole, and the client cannot use it: it is charged, and the client gets this failure. */
+  failure?: Failure
 }
 
 /**
- * `broken` carries the failure for the client; `done` follows only the wire's own terminal event, or `cutsOff` the upstream before it. An open stream whose
- * `answer` is complete lacks its usage and terminal event alone; `stopped`: it ended for the client, by a stop sequence that the upstream does not know.
+ * `broken` carries the failure for the client; `isAnswer`: the upstream has answered in full, which is charged and not tried again. `done` follows
+ * only the wire's own terminal event, or `cutsOff` the upstream before it. An open stream whose `answer` is complete lacks its usage and terminal event
+ * alone; `stopped`: it ended for the client, by a stop sequence that the upstream does not know.
  */
 export type Phase =
-  { name: 'open'; answer?: 'complete' | 'stopped' } | { name: 'done'; cutsOff: boolean } | { name: 'broken'; failure: Failure }
+  | { name: 'open'; answer?: 'complete' | 'stopped' }
+  | { name: 'done'; cutsOff: boolean }
+  | { name: 'broken'; failure: Failure; isAnswer?: true }
 
 /**
  * Makes the client's stream from the upstream's. Returns whole events as bytes (a latin1 string), equal for every way in which the upstream's

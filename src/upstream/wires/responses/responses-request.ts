@@ -105,7 +105,9 @@ export function readResponsesRequest(
   // A background response is returned without its usage and fetched later, at an endpoint that is not offered.
   if (readBoolean(body, 'background'))
     throw invalid('background', 'Background responses are not offered. Send the request without background.')
-  const limit = readLimit(body, 'max_output_tokens')
+  const asked = readLimit(body, 'max_output_tokens')
+  // One for an answer would cut off the summary.
+  const limit = trigger < 0 ? asked : null
   const addresses: Address[] = []
   const cleaned = cleanItems(items, { addresses, allowed })
   if (Array.isArray(input)) body['input'] = cleaned
@@ -115,6 +117,7 @@ export function readResponsesRequest(
     choices: 1,
     addresses,
     maxOutputTokens: limit,
+    repeatsInput: answer === 'compaction',
     call(cap, ids, now, wires) {
       const repeated = repeatedMembers(body)
       const lower = limit === null ? cap : Math.min(limit, cap)
@@ -123,7 +126,8 @@ export function readResponsesRequest(
       if (Array.isArray(input)) body['input'] = items
       const calls = (more: Pick<ResponsesRequest, 'body' | 'items'>) => callsOf({ ...more, stream, repeated }, lower, ids, now)
       if (trigger < 0) return callOver(wires, calls({ body, items }))
-      const context = { ids, kept: answer === 'compaction' ? userMessages(items, ids) : null }
+      // Without earlier summaries: the new one holds what they say.
+      const context = { ids, kept: answer === 'compaction' ? userMessages(cleaned, ids) : null }
       const summarizing = callOver(wires, calls(summaryRequest(body, items)))
       if (!wires.includes('responses')) return answeringCompaction(summarizing, context)
       const compacting = { ...calls({ body, items }).make.responses(), needs: TRIGGER, translated: summarizing }
