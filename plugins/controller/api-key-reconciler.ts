@@ -23,8 +23,7 @@ import {
   type GatheredKey,
   type KeyStep,
 } from '../../src/domain/reconcile/reconcile-api-key.ts'
-import { isPaused, paused } from '../../src/domain/reconcile/status-conditions.ts'
-import type { ApiKeyResource, ApiKeyStatus, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
 export type KeyContext = {
@@ -51,8 +50,6 @@ export type KeyPass = {
   rejection: Unavailable | null
 }
 
-/** Of a resource that no pass has looked at. */
-const UNOBSERVED: ApiKeyStatus = { observedGeneration: -1, conditions: [] }
 /** Ends a pass whose decisions never become steady, which is a bug. */
 const MAX_STEPS = 400
 
@@ -63,12 +60,6 @@ export async function runKeyPass(context: KeyContext, key: ApiKeyResource, sibli
   const ref = refOf(key)
   const touched = new Set<string>()
   const nothing: KeyPass = { requeueAt: null, touched: [], ready: 'notReady', rejection: null }
-  if (isPaused(key)) {
-    const before = (await context.resources.status(ref)) as ApiKeyStatus | null
-    context.assertLeading()
-    await context.resources.setStatus(ref, paused(before, UNOBSERVED, key.metadata.generation, context.clock()))
-    return nothing
-  }
   let facts = await gather(context, key, siblings)
   let rejection: Unavailable | null = null
   const rejected = (error: unknown): Facts => {

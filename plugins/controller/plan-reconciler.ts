@@ -4,8 +4,9 @@ import { grantOf, type Grant } from '../../src/domain/namespace-grants.ts'
 import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
 import type { Message } from '../../src/domain/messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
+import { isPaused } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
-import { isPaused, nextTime, paused } from '../../src/domain/reconcile/status-conditions.ts'
+import { nextTime, paused } from '../../src/domain/reconcile/status-conditions.ts'
 import { readyTasks } from '../../src/domain/subscription/ready-tasks.ts'
 import { publishReady } from '../../src/tasks/publish-ready.ts'
 import type { PlanResource, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
@@ -43,7 +44,7 @@ export async function runPlanPass(
     const before = (await resources.status(ref)) as PlanStatus | null
     assertLeading()
     const unobserved = { observedGeneration: -1, activeKeys: 0, conditions: [] }
-    await resources.setStatus(ref, paused(before, unobserved, plan.metadata.generation, clock()))
+    await resources.setStatus(ref, paused(before ?? unobserved, before?.conditions ?? [], plan.metadata.generation, clock()))
     return { requeueAt: null, isChanged: false }
   }
   const id = subscriptionId(ref.namespace, ref.name)

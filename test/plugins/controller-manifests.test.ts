@@ -24,35 +24,72 @@ t.test('a change of the template alone reaches the Secret', async (t) => {
   }
 })
 
-t.test('a paused Plan and a paused ApiKey stay as they are, expire and go, and follow once they are not paused', async (t) => {
+const paused = (manifest: object) => ({ ...manifest, metadata: { ...(manifest as { metadata: object }).metadata, annotations: { 'tollgate.dev/paused': 'true' } } })
+
+t.test('a paused Plan and a paused ApiKey stay as they are, and follow once they are not paused', async (t) => {
   const tenant = await openTenant(t)
-  const paused = (manifest: object) => ({ ...manifest, metadata: { ...(manifest as { metadata: object }).metadata, annotations: { 'tollgate.dev/paused': 'true' } } })
-  const end = new Date(tenant.time.now + HOUR).toISOString()
-  await tenant.declare('a.yaml', codingPlan('coder'), ci({ expirationTime: end }))
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start()
   await running.settle()
   const key = await tenant.secret('ci-key')
-  const active = async () => refusal((await tenant.versions(running, 'ci'))[0]!, tenant.time.now)
-  await tenant.declare('a.yaml', paused(codingPlan('coder', { state: 'Suspended' })), paused(ci({ expirationTime: end, state: 'Suspended' })), paused(apiKey('new', 'coder', { secretName: 'new-key' })))
+  await tenant.declare('a.yaml', paused(codingPlan('coder', { state: 'Suspended' })), paused(ci({ rotationRevision: 1 })), paused(apiKey('new', 'coder', { secretName: 'new-key' })), apiKey('late', 'coder', { secretName: 'late-key' }))
   await running.settle()
-  t.same([await active(), inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now)], [null, null])
+  t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), null)
   t.same([await tenant.secret('ci-key'), await tenant.secret('new-key')], [key, null])
   t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { ...ALL_GOOD, Paused: 'True Paused' })
   t.match(await tenant.status(running, 'ApiKey', 'ci'), { observedGeneration: 1 }, 'its change was not observed')
   t.match(await tenant.status(running, 'ApiKey', 'new'), { observedGeneration: -1, conditions: [{ type: 'Paused' }] })
   t.match(await tenant.conditions(running, 'Plan', 'coder'), { Ready: 'True PlanActive', Paused: 'True Paused' })
+  t.same(await tenant.conditions(running, 'ApiKey', 'late'), ALL_GOOD, 'a paused plan has its keys issued')
 
-  await tenant.declare('a.yaml', codingPlan('coder'), ci({ expirationTime: end, state: 'Suspended' }))
+  await tenant.declare('a.yaml', codingPlan('coder'), ci({ rotationRevision: 1 }))
   await running.settle()
-  t.equal(await active(), 'key_suspended')
+  t.not((await tenant.secret('ci-key'))?.['api-key'], key?.['api-key'])
   t.notOk('Paused' in (await tenant.conditions(running, 'ApiKey', 'ci')), 'the condition goes with the annotation')
 
-  await tenant.declare('a.yaml', codingPlan('coder'), ci({ expirationTime: end }))
+  await tenant.declare('a.yaml', paused(codingPlan('never')), apiKey('other', 'never'))
   await running.settle()
-  await tenant.declare('a.yaml', codingPlan('coder'), paused(ci({ expirationTime: end })))
+  t.match(await tenant.conditions(running, 'ApiKey', 'other'), { Ready: 'False Paused', PlanActive: 'False Paused' }, 'a paused plan that never was active')
+})
+
+t.test('a paused ApiKey is suspended, revoked and moved, expires and goes, and is not resumed', async (t) => {
+  const tenant = await openTenant(t)
+  const end = new Date(tenant.time.now + HOUR).toISOString()
+  const plan = codingPlan('coder', { keyPolicy: { maxKeys: 1 } })
+  await tenant.declare('a.yaml', plan, ci())
+  const running = await tenant.start()
   await running.settle()
-  tenant.time.now += HOUR
-  t.equal(await active(), 'invalid_api_key', 'times take effect')
+  const key = await tenant.secret('ci-key')
+  const refused = async () => refusal((await tenant.versions(running, 'ci'))[0]!, tenant.time.now)
+  for (const manifest of [paused(ci({ state: 'Suspended' })), paused(ci())]) {
+    await tenant.declare('a.yaml', plan, manifest)
+    await running.settle()
+    t.same([await refused(), await tenant.secret('ci-key')], ['key_suspended', null])
+    t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False KeySuspended', KeyActive: 'False KeySuspended', Paused: 'True Paused' })
+  }
+  await tenant.declare('a.yaml', plan, ci())
+  await running.settle()
+  t.same([await refused(), await tenant.secret('ci-key')], [null, key])
+
+  await tenant.declare('a.yaml', plan, codingPlan('other'), paused(apiKey('ci', 'other', { secretName: 'ci-key' })), apiKey('next', 'coder'))
+  await running.settle()
+  t.same((await tenant.versions(running, 'ci')).map(({ subscription }) => subscription), ['acme/other'], 'it does not work beside the next key of a plan for one')
+  t.match(await tenant.conditions(running, 'ApiKey', 'next'), { Ready: 'True Issued' })
+
+  await tenant.declare('a.yaml', codingPlan('other'), paused(apiKey('ci', 'other', { secretName: 'ci-key', expirationTime: end })))
+  await running.settle()
+  await tenant.pass(running, HOUR)
+  t.same([await refused(), await tenant.secret('ci-key')], ['invalid_api_key', null], 'times take effect')
+
+  await tenant.declare('a.yaml', codingPlan('other'), paused(apiKey('ci', 'other', { secretName: 'ci-key', state: 'Revoked' })))
+  await running.settle()
+  t.same((await tenant.versions(running, 'ci')).map(({ state }) => state), ['revoked'])
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False KeyRevoked', Paused: 'True Paused' })
+
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  await running.settle()
+  await tenant.declare('a.yaml', codingPlan('coder'), paused(ci()))
+  await running.settle()
   await tenant.declare('a.yaml', codingPlan('coder'))
   await running.settle()
   t.equal(await tenant.secret('ci-key'), null, 'what is deleted goes')

@@ -2,7 +2,7 @@
 import type { KeyVersion } from '../api-keys.ts'
 import { apiOf } from '../plans.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
-import type { ApiKeyResource, PlanResource } from '../../backends/resources/resources.ts'
+import type { ApiKeyResource, PlanResource, Resource } from '../../backends/resources/resources.ts'
 
 /** `reason` of a condition, of a fulfilled one as well. */
 export type Reason =
@@ -52,7 +52,7 @@ export const MESSAGES: Record<Reason, string> = {
   SealingKeyMissing: 'The key cannot be decrypted: the sealing key that encrypted it is not configured.',
   ClusterRefused: 'The API server rejected a request for this key; the controller retries.',
   StoreUnavailable: 'The store is unavailable; the controller retries.',
-  Paused: 'The annotation tollgate.dev/paused keeps the controller from changing anything; times and deletion take effect.',
+  Paused: 'The annotation tollgate.dev/paused holds changes back; what ends or restricts a key takes effect, and so does deletion.',
 }
 
 /** What keeps a condition from being fulfilled. Without a `message` the condition has that of its reason. */
@@ -67,14 +67,26 @@ export function clusterRefused(message: string): Problem {
   return { reason: 'ClusterRefused', message: `${MESSAGES.ClusterRefused} ${bounded}` }
 }
 
-/** Why a Plan is not active, or null when it is active. `waiting`: the subscription's record does not have this generation of the Plan yet. */
+/**
+ * Why a Plan is not active, or null when it is active. `waiting`: the subscription's record does not have this generation of the Plan yet. The record of a
+ * paused Plan is not going to have it, and counts as it is.
+ */
 export function planNotActiveReason(plan: PlanResource | null, record: Subscription | null, now: number): Reason | 'waiting' | null {
   if (!plan) return 'PlanNotFound'
   if (isOtherProduct(plan, record)) return 'ProductChanged'
   const { uid, generation } = plan.metadata
   const isApplied =
     record?.plan && (record.plan.uid === uid ? record.plan.generation >= generation : record.plan.createdAt > createdAt(plan))
-  return isApplied ? inactiveReason(record, now) : 'waiting'
+  if (isApplied) return inactiveReason(record, now)
+  if (!isPaused(plan)) return 'waiting'
+  return record?.plan ? inactiveReason(record, now) : 'Paused'
+}
+
+const PAUSED = 'tollgate.dev/paused'
+
+/** Whether the annotation of a Plan or an ApiKey pauses its reconciliation. What ends or restricts a key is not paused. */
+export function isPaused({ metadata }: Resource): boolean {
+  return metadata.annotations?.[PAUSED] === 'true'
 }
 
 /** Whether the Plan belongs to another API than its subscription's record. */

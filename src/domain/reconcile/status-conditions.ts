@@ -1,5 +1,5 @@
 /** Status conditions of Plans and ApiKeys (`metav1.Condition`): their transition times, and the status while the store is unavailable. Pure. */
-import type { Condition, Resource } from '../../backends/resources/resources.ts'
+import type { Condition } from '../../backends/resources/resources.ts'
 import { MESSAGES, type Problem } from './not-ready-reasons.ts'
 
 /** A condition to be written; without a `message` it has that of its reason. */
@@ -33,18 +33,10 @@ export function storeUnavailable<S extends Status>(before: S | null, empty: S, t
   return { ...before, conditions: before.conditions.map((condition) => ready.find(({ type }) => type === condition.type) ?? condition) }
 }
 
-const PAUSED = 'tollgate.dev/paused'
-
-/** Whether the annotation of a Plan or an ApiKey pauses its reconciliation, until it is removed or the resource is deleted. */
-export function isPaused({ metadata }: Resource): boolean {
-  return metadata.annotations?.[PAUSED] === 'true'
-}
-
-/** The status of a paused resource: the last one with the condition `Paused`, which the next pass removes. `empty` is that of a resource without a status. */
-export function paused<S extends Status>(before: S | null, empty: S, generation: number, now: number): S {
-  const status = before ?? empty
-  const [condition] = conditionsOf([{ type: 'Paused', status: 'True', reason: 'Paused' }], status.conditions, generation, now)
-  return { ...status, conditions: [...status.conditions.filter(({ type }) => type !== 'Paused'), ...(condition ? [condition] : [])] }
+/** The status of a paused resource: `status` with the condition `Paused`, which a pass removes once the resource is not paused. */
+export function paused<S extends Status>(status: S, before: Condition[], generation: number, now: number): S {
+  const added = conditionsOf([{ type: 'Paused', status: 'True', reason: 'Paused' }], before, generation, now)
+  return { ...status, conditions: [...status.conditions.filter(({ type }) => type !== 'Paused'), ...added] }
 }
 
 /** The earliest of these times that is after `now`, or null. */
