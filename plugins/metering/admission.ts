@@ -65,7 +65,11 @@ export function openAdmission(context: AdmissionContext): Admissions {
       const command = { op: 'admit', id, instance, ...facts, ...size } as const
       return store.decideNow<'admit'>(owner, command, clock(), write)
     })
-    if (admitted?.outcome !== 'admitted') return null
+    if (admitted?.outcome !== 'admitted') {
+      // A command whose write was lost is applied again, and may then reserve what it was refused before.
+      write.tell({ stored() {}, lost: () => unknown.add(subscription, clock()) })
+      return null
+    }
     inFlight.add(id)
     return { id, subscription, admitted, write }
   }

@@ -1,9 +1,11 @@
 /** What becomes of a reservation whose writes fail: its admission, or an extension. */
 import { EventEmitter } from 'node:events'
 import t from 'tap'
+import { openAdmission } from '../../plugins/metering/admission.ts'
 import { openInFlight } from '../../plugins/metering/in-flight.ts'
 import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
 import { openSettlements } from '../../plugins/metering/settlement.ts'
+import type { Write } from '../../src/backends/store/queued-command.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { AdmissionWrite } from '../../src/upstream/usage/admission-write.ts'
 
@@ -34,6 +36,26 @@ async function readAgain(durable: Promise<void>): Promise<string[]> {
 t.test('after an admission that could not be stored, its record is read again: the write may still take effect', async (t) => {
   t.same(await readAgain(Promise.reject(failure)), ['acme/coder'])
   t.same(await readAgain(Promise.resolve()), [])
+})
+
+t.test('after a refusal whose write was lost, the record is read again: what was refused may be reserved by now', async (t) => {
+  const read: string[] = []
+  const writes: Write[] = []
+  const { admitNow } = openAdmission({
+    store: { decideNow: (_id: string, _command: unknown, _now: number, write: Write) => (writes.push(write), { outcome: 'session_full' }) },
+    clock: () => 0,
+    uuid: () => 'a',
+    instance: 'i',
+    inFlight: openInFlight(),
+    unknown: { add: (subscription: string) => void read.push(subscription), release: async () => 0 },
+    queue: { isFree: () => true },
+  } as never)
+  const caller = { key: { subscription: 'acme/coder', keyId: 'k' }, creatingNow: (run: (owner: string, facts: object) => unknown) => run('acme/coder', {}) }
+  for (let i = 0; i < 2; i++) t.equal(admitNow(caller as never, { promptBytes: 1, maxOutputTokens: null }), null)
+  writes[0]?.stored()
+  t.same(read, [])
+  writes[1]?.lost(failure)
+  t.same(read, ['acme/coder'])
 })
 
 t.test('an extension that failed is tried again after a thousand further tokens', async (t) => {

@@ -188,6 +188,12 @@ t.test('tools that a conversation adds and takes away, and system messages that 
   t.same(sent('messages', request).messages, request.messages, 'natively as they are')
   const hosted = { role: 'system', content: [{ type: 'tool_addition', tool: { type: 'tool_definition', definition: { type: 'web_search_20250305', name: 'web_search' } } }] }
   t.throws(() => callOf('messages', { messages: [...HI, hosted] }), { message: /must be a tool that the client runs/ })
+  const adding = (tool: object) => ({ messages: [...HI, { role: 'system', content: [{ type: 'tool_addition', tool }] }] })
+  const search = { type: 'web_search_20250305', name: 'web_search' }
+  for (const tool of [search, { type: 'tool_definition', Definition: search }]) t.throws(() => callOf('messages', adding(tool)), { code: 'invalid_request', message: /\.tool must be a tool_reference/ })
+  const plain = { type: 'tool_definition', definition: { name: 'read', input_schema: { type: 'object' } } }
+  const disguised = { ...plain, Definition: search, definition: { ...plain.definition, Type: search.type } }
+  t.same(sent('messages', adding(disguised)).messages, adding(plain).messages, 'names in another case are left out')
 })
 
 t.test('each answer has an id of its own, also where the upstream repeats its id', async (t) => {

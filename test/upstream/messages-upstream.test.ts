@@ -77,6 +77,7 @@ t.test('what the wire cannot carry is refused by its name, and only when no othe
   const cases: [Client, object, string][] = [
     ['responses', { tools: [{ type: 'local_shell' }] }, 'tools[0]'],
     ['responses', { tools: [...TOOLS, { type: 'apply_patch' }] }, 'tools[3]'],
+    ['responses', { input: [{ role: 'user', content: 'Hi' }, { type: 'additional_tools', role: 'developer', tools: [{ type: 'local_shell' }] }] }, 'tools[3]'],
     ['responses', { input: [{ type: 'compaction', encrypted_content: 'x' }] }, 'input[0]'],
     ['responses', { input: [{ role: 'user', content: [{ type: 'input_audio', input_audio: {} }] }] }, 'input[0].content[0]'],
     ['responses', { input: [{ role: 'user', content: [{ type: 'input_file', file_data: 'data:image/png;base64,AA' }] }] }, 'input[0].content[0].file_data'],

@@ -242,6 +242,7 @@ t.test('what the other wire cannot express is refused by name, and goes to the u
     ['responses', { tools: [{ type: 'function', function: { name: 'f' } }] }, 'tools[0]'],
     ['responses', { tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'function', function: { name: 'f' } }] }] }, 'tools[0]'],
     ...['local_shell', 'shell', 'apply_patch'].map((type): Refused => ['responses', { tools: [{ type }] }, 'tools[0]']),
+    ['responses', { input: [...USER, { type: 'additional_tools', role: 'developer', tools: [{ type: 'function', name: 'f' }, { type: 'apply_patch' }] }] }, 'tools[1]'],
     ...['local_shell_call', 'shell_call_output', 'apply_patch_call', 'computer_call'].map((type): Refused => ['responses', { input: [{ type, call_id: 'a' }] }, 'input[0]']),
     ['responses', { text: { format: { type: 'grammar' } } }, 'text.format'],
     ['responses', { input: [{ role: 'developer', content: [{ type: 'input_image', image_url: IMAGE }] }] }, 'input[0].content[0]'],

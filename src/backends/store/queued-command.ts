@@ -89,12 +89,23 @@ export class AppliedCommand<N extends CommandName> implements QueuedCommand {
 
   written(): void {
     const again = this.#again
-    if (again === null || ('outcome' in again && again.outcome === this.answer.outcome)) this.#write.stored()
-    else this.#write.lost('error' in again ? again.error : writeLost())
+    if (again === null || ('outcome' in again && again.outcome === this.answer.outcome)) tell(() => this.#write.stored())
+    else this.fail('error' in again ? again.error : writeLost())
   }
 
   fail(error: unknown): void {
-    this.#write.lost(error)
+    tell(() => this.#write.lost(error))
+  }
+}
+
+/** Tells a caller. What it throws is uncaught, as that of any callback, and neither fails the write nor keeps the others of it from being told. */
+function tell(call: () => void): void {
+  try {
+    call()
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
   }
 }
 

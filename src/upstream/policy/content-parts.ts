@@ -86,8 +86,7 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
     throw invalid(`${param}.type`, `${param}.type must be one of ${Object.keys(PARTS[wire]).join(', ')}.`)
   const cleaned = known ? picked(part, ['type', ...known]) : { ...plainMembers(part) }
   const { tool } = cleaned
-  if (isMembers(tool) && isMembers(own(tool, 'definition')) && !isClientTool(own(tool, 'definition') as Members))
-    throw invalid(`${param}.tool.definition`, `${param}.tool.definition must be a tool that the client runs.`)
+  if (wire === 'messages' && isMembers(tool)) cleaned['tool'] = cleanTool(tool, `${param}.tool`)
   const entries = wire === 'messages' ? holderOfEntries(name) : undefined
   if (entries && entries in cleaned) cleaned[entries] = rebuiltEntries(cleaned[entries])
   for (const name of Object.keys(cleaned)) {
@@ -102,6 +101,18 @@ export function cleanPart(wire: WireName, part: Members, param: string, referenc
   if (wire === 'messages' && HOLDERS.includes(name) && Array.isArray(content))
     cleaned['content'] = cleanParts(wire, content, `${param}.content`, references)
   return cleaned
+}
+
+/** The tool that a part adds or takes away: a reference, or a definition of one that the client runs. Throws `invalid_request` for others. */
+function cleanTool(given: Members, param: string): Members {
+  const tool = { ...plainMembers(given) }
+  const { type, definition } = tool
+  if (isMembers(definition)) {
+    if (!isClientTool(definition)) throw invalid(`${param}.definition`, `${param}.definition must be a tool that the client runs.`)
+    tool['definition'] = plainMembers(definition)
+  } else if (!(typeof type === 'string' && type.endsWith('_reference')) && !isClientTool(tool))
+    throw invalid(param, `${param} must be a tool_reference, or a tool_definition of a tool that the client runs.`)
+  return tool
 }
 
 function cleanHolder(wire: WireName, type: unknown, holder: Members, param: string, references: References): void {

@@ -18,7 +18,7 @@ export function refuseLostItem(item: Members, path: string): void {
 
 const LOST: unknown[] = ['shell', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview']
 
-/** Throws `unsupported_parameter` naming the first of them in the `tools` of a Responses request. Hosted ones are left out by the request policy. */
+/** Throws `unsupported_parameter` naming the first of them of a Responses request's tools (`toolsOf`). Hosted ones are left out by the request policy. */
 export function refuseLostTools(tools: unknown): void {
   const index = Array.isArray(tools) ? (tools as Members[]).findIndex((tool) => isLost(tool)) : -1
   if (index >= 0) throw unsupported(`tools[${index}]`)

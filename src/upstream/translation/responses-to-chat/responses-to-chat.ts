@@ -37,8 +37,9 @@ export function responsesToChat(
   ids: Ids,
   now: () => number,
 ): UpstreamCall {
-  refuseLostTools(own(body, 'tools'))
-  const tools = chatTools(toolsOf(body))
+  const given = toolsOf(body)
+  refuseLostTools(given)
+  const tools = chatTools(given)
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
   // Responses are not stored, on either wire.
   const context = { ids, now, repeated: { ...repeated, store: false }, tools }

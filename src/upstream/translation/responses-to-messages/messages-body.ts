@@ -1,7 +1,7 @@
 /** The body of a Responses request as the body of a Messages request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { chatToolMembers, type ChatTools } from '../responses-to-chat/chat-tools.ts'
+import { chatToolMembers, toolsOf, type ChatTools } from '../responses-to-chat/chat-tools.ts'
 import { refuseLostTools } from '../lost-tools.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 import { turnsOf } from './message-turns.ts'
@@ -41,7 +41,7 @@ export function messagesBody(body: Members, limit: number, stop: readonly string
 
 function refuseUntranslatable(body: Members): void {
   if (isMembers(own(body, 'prompt'))) throw unsupported('prompt')
-  refuseLostTools(own(body, 'tools'))
+  refuseLostTools(toolsOf(body))
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) if ((own(body, name) ?? 0) !== 0) throw unsupported(name)
   const include = own(body, 'include')
   if (Array.isArray(include) && include.includes('message.output_text.logprobs')) throw unsupported('include')
