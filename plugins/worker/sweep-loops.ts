@@ -24,7 +24,7 @@ type Sweeping = {
   isAlone: boolean
   /** Monotonic milliseconds. */
   uptime: () => number
-  /** Retention of finished tasks. */
+  /** Retention of finished tasks, and of coding requests. */
   taskMs: number
   /** Retention of the event log. */
   eventMs: number
@@ -72,6 +72,7 @@ export function startSweeps({
     every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
+      await untilDone(() => store.removeRequests(clock() - taskMs, BATCH))
       await untilDone(() => store.removeEvents(clock() - eventMs - LATE_WRITE_MS, BATCH))
       await untilDone(() => sweepKeys(store, clock() - taskMs, BATCH))
       await untilDone(() => files.sweep(clock(), BATCH))

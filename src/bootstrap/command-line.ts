@@ -25,7 +25,7 @@ tollgate tasks stuck [--older-than <minutes>]        open tasks older than 10 mi
 tollgate tasks requeue <namespace> <task> --yes      takes a running task from its worker and queues it again
 tollgate trace <id> [--days <n>]                     the story of a request or a task: holds, attempts, charges, deliveries
 tollgate reseal [--yes]                              encrypts API keys of older lines of the sealing key file with the first line
-tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks and events
+tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks, coding requests and events
 tollgate backup check                                checks that a store, its sealing key and its results belong together
 tollgate derive-keys                                 prints the keys of DERIVED_KEYS_FILE, derived from the sealing key file
 Without --yes they only read; --json prints JSON

@@ -113,10 +113,9 @@ export function resealText({ current, older, resealed, unopened }: Resealed, wri
 }
 
 /** Of `tollgate purge`; without `write` it says how to change something. */
-export function purgeText({ tasks, events }: Purged, write: boolean): string {
-  return write
-    ? `${tasks} tasks and ${events} events were removed.\n`
-    : `${tasks} tasks and ${events} events would be removed. ${NOT_CHANGED}`
+export function purgeText({ tasks, requests, events }: Purged, write: boolean): string {
+  const counted = `${tasks} tasks, ${requests} coding requests and ${events} events`
+  return write ? `${counted} were removed.\n` : `${counted} would be removed. ${NOT_CHANGED}`
 }
 
 /** Of `tollgate backup check`: each fault, then the counts. */

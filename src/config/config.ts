@@ -163,7 +163,7 @@ export const SETTINGS = {
   ),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
   EVENT_DAYS: setting('30', days, 'Days that events are kept in the event log.'),
-  TASK_DAYS: setting('90', days, 'Days that finished tasks are kept.'),
+  TASK_DAYS: setting('90', days, 'Days that finished tasks and the requests of coding plans are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),
   METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the usage counters, and to the gauges of Plans and ApiKeys.'),
   DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'Time of normal service between becoming not ready and closing the listener.'),

@@ -1,18 +1,18 @@
-/** `tollgate purge`: removes old tasks and events now, instead of when their retention ends. */
+/** `tollgate purge`: removes old tasks, coding requests and events now, instead of when their retention ends. */
 import { FINAL } from '../domain/task.ts'
 import type { Store } from '../backends/store/store.ts'
 import { readAll } from '../verify/read-all.ts'
 
-/** What ended, or was logged, before these times (epoch milliseconds); null keeps all. */
+/** What ended, arrived or was logged before these times (epoch milliseconds); null keeps all. Coding requests are kept as long as tasks. */
 export type Before = { tasks: number | null; events: number | null }
-export type Purged = { tasks: number; events: number }
+export type Purged = { tasks: number; requests: number; events: number }
 
 const BATCH = 500
 
 /** Counts what `purge` would remove. */
 export async function purgeable(store: Store, before: Before): Promise<Purged> {
-  const counts = { tasks: 0, events: 0 }
   const { tasks, events } = before
+  const counts = { tasks: 0, requests: tasks === null ? 0 : await store.requestsBefore(tasks), events: 0 }
   if (tasks !== null)
     for await (const task of readAll(store, 'tasks'))
       if (FINAL.includes(task.state) && task.outbox.length === 0 && (task.endedAt ?? Infinity) < tasks) counts.tasks++
@@ -24,6 +24,7 @@ export async function purgeable(store: Store, before: Before): Promise<Purged> {
 export async function purge(store: Store, { tasks, events }: Before): Promise<Purged> {
   return {
     tasks: tasks === null ? 0 : await untilDone(() => store.removeTasks(tasks, BATCH)),
+    requests: tasks === null ? 0 : await untilDone(() => store.removeRequests(tasks, BATCH)),
     events: events === null ? 0 : await untilDone(() => store.removeEvents(events, BATCH)),
   }
 }

@@ -154,13 +154,16 @@ for (const place of PLACES) {
     }
     t.same(await violations('3650'), [])
     const days = String(Math.floor((Date.now() - NOW) / DAY_MS))
-    t.same((await commanded(world, 'purge', '--tasks-days', String(Number(days) + 2))).said, { tasks: 0, events: 0, removed: false })
-    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--events-days', '1')).said, { tasks: 2, events, removed: false })
-    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--yes')).said, { tasks: 2, events: 0, removed: true })
+    const request = { keyId: 'k', durationMs: 1, status: 200, code: null, isComplete: true, usage: null, charged: null }
+    await within(world, (store) => store.logRequests([{ id: 'old', subscription: 'gone/coder', at: NOW, ...request }, { id: 'new', subscription: 'gone/coder', at: Date.now(), ...request }]))
+    t.same((await commanded(world, 'purge', '--tasks-days', String(Number(days) + 2))).said, { tasks: 0, requests: 0, events: 0, removed: false })
+    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--events-days', '1')).said, { tasks: 2, requests: 1, events, removed: false })
+    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--yes')).said, { tasks: 2, requests: 1, events: 0, removed: true })
     await within(world, async (store) => {
       t.same(await Promise.all([1, 2, 3, 4].map(async (n) => (await store.task('acme', taskId(n)))?.state ?? null)), [null, null, 'processing', 'queued'])
+      t.same((await store.requests('gone/coder', null, 10)).map(({ id }) => id), ['new'])
     })
-    t.same((await commanded(world, 'purge', '--events-days', '1', '--yes')).said, { tasks: 0, events, removed: true })
+    t.same((await commanded(world, 'purge', '--events-days', '1', '--yes')).said, { tasks: 0, requests: 0, events, removed: true })
     t.same(await violations('1'), [], 'with the retention of the purge nothing is missing')
     t.not((await violations('3650')).length, 0, 'with a longer one it is')
   })

@@ -69,6 +69,28 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   t.notOk(await isSealed())
 })
 
+t.test('coding requests of a plan that is gone are removed after the retention of tasks', async (t) => {
+  mock.timers.enable({ apis: ['setInterval'] })
+  t.teardown(() => mock.timers.reset())
+  const minute = 60_000
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+  t.teardown(() => store.close())
+  let now = T0
+  let swept = 0
+  const files = { sweep: async () => (swept++, 0) } as unknown as Files
+  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
+  t.teardown(startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 1, swept() {}, republished() {}, open() {}, log: SILENT as never }))
+  await store.logRequests([{ id: 'r1', subscription: 'gone/coder', keyId: 'k1', at: T0, durationMs: 1, status: 200, code: null, isComplete: true, usage: null, charged: null }])
+  const left = async (passed: number) => {
+    now = T0 + passed * minute
+    const before = swept
+    mock.timers.tick(minute)
+    while (swept === before) await nextTurn()
+    return (await store.requests('gone/coder', null, 10)).length
+  }
+  t.same([await left(60), await left(61)], [1, 0])
+})
+
 /** Sweeps a store with two running tasks by a clock of seconds. The worker of the first renews its lease every 10 s while the store is reachable; that of the second is dead. */
 async function openRuns(t: Test, isAlone = false) {
   mock.timers.enable({ apis: ['setInterval'] })

@@ -112,6 +112,10 @@ export type Store = Declarations &
     logRequests(requests: CodingRequest[]): Promise<void>
     /** Those of a plan, newest first, after the position (null: from the newest). */
     requests(subscription: string, before: RequestPosition | null, limit: number): Promise<CodingRequest[]>
+    /** Removes those that arrived before `before`, of all plans, also of plans that are gone. Returns how many. */
+    removeRequests(before: number, limit: number): Promise<number>
+    /** The number of those that arrived before `before`. */
+    requestsBefore(before: number): Promise<number>
 
     /**
      * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
@@ -166,11 +170,13 @@ export const ACCESS = {
   releaseDelivery: 'write',
   releaseLease: 'write',
   removeEvents: 'write',
+  removeRequests: 'write',
   removeTasks: 'write',
   renewTask: 'write',
   replay: 'write',
   returnDelivery: 'write',
   requests: 'read',
+  requestsBefore: 'read',
   scan: 'read',
   session: 'read',
   setKey: 'write',

@@ -40,4 +40,14 @@ export const codingRequestPromises: Promises<Place> = {
     t.same([kept.length, kept[0]?.id, kept.at(-1)?.id], [KEPT_REQUESTS, 'newer', 'n0001'])
     t.equal((await store.requests('acme/other', null, 10)).length, 1)
   },
+
+  'coding requests of before are counted and removed in batches, those of every plan': async (t, place) => {
+    const store = await place.open()
+    await store.logRequests([request('a', 10), request('b', 20), request('z', 15, { subscription: 'gone/coder' })])
+    t.equal(await store.requestsBefore(T0 + 20), 2)
+    t.equal(await store.removeRequests(T0 + 20, 1), 1, 'as many as were asked for')
+    t.equal(await store.removeRequests(T0 + 20, 10), 1)
+    t.same([await store.requestsBefore(T0 + 20), await store.removeRequests(T0 + 20, 10)], [0, 0])
+    t.same([(await store.requests('acme/coder', null, 10)).map(({ id }) => id), await store.requests('gone/coder', null, 10)], [['b'], []])
+  },
 }

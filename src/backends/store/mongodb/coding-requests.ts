@@ -6,12 +6,16 @@ import type { Indexes } from './indexes.ts'
 
 export const codingRequestIndexes = {
   // requests, logRequests: those that are not among the newest any more
-  coding_requests: [{ name: 'newest', key: { subscription: 1, at: -1, _id: -1 } }],
+  coding_requests: [
+    { name: 'newest', key: { subscription: 1, at: -1, _id: -1 } },
+    // removeRequests, requestsBefore
+    { name: 'arrived', key: { at: 1 } },
+  ],
 } satisfies Indexes
 
 const before = ({ at, id }: RequestPosition) => ({ $or: [{ at: { $lt: at } }, { at, _id: { $lt: id } }] })
 
-export function openCodingRequests(database: Database): Pick<Store, 'logRequests' | 'requests'> {
+export function openCodingRequests(database: Database): Pick<Store, 'logRequests' | 'requests' | 'removeRequests' | 'requestsBefore'> {
   const collection = database.collection<Stored<CodingRequest>>('coding_requests')
   const newest = (subscription: string, filter: object) =>
     collection.find({ subscription, ...filter }, { sort: { at: -1, _id: -1 }, hint: 'newest' })
@@ -41,5 +45,14 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
             .toArray()
         ).map((found) => fromStored<CodingRequest>(found)),
       ),
+    removeRequests: (limitAt, limit) =>
+      database.run(async () => {
+        const old = await collection
+          .find({ at: { $lt: limitAt } }, { projection: { _id: 1 } })
+          .limit(limit)
+          .toArray()
+        return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
+      }),
+    requestsBefore: (limitAt) => database.run(() => collection.countDocuments({ at: { $lt: limitAt } })),
   }
 }

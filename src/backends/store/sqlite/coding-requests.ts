@@ -14,7 +14,10 @@ export const codingRequestTables = `
   ) STRICT, WITHOUT ROWID;
 `
 
-export function openCodingRequests(database: Database): Pick<Store, 'logRequests' | 'requests'> {
+/** Migration that finds old ones. */
+export const codingRequestTimes = 'CREATE INDEX coding_requests_at ON coding_requests (at);'
+
+export function openCodingRequests(database: Database): Pick<Store, 'logRequests' | 'requests' | 'removeRequests' | 'requestsBefore'> {
   const insert = database.prepare('INSERT INTO coding_requests VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING')
   const trim = database.prepare(`
     DELETE FROM coding_requests WHERE subscription = ?1 AND (at, id) <= (
@@ -23,6 +26,10 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
   const page = database.prepare<{ record: string }>(
     'SELECT record FROM coding_requests WHERE subscription = ? AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?',
   )
+  const remove = database.prepare(
+    'DELETE FROM coding_requests WHERE (subscription, at, id) IN (SELECT subscription, at, id FROM coding_requests WHERE at < ? LIMIT ?)',
+  )
+  const old = database.prepare<{ count: number }>('SELECT count(*) AS count FROM coding_requests WHERE at < ?')
   return {
     logRequests: async (requests) =>
       void (await database.write(() => {
@@ -35,5 +42,7 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
           .all(subscription, before?.at ?? Number.MAX_SAFE_INTEGER, before?.id ?? '', limit)
           .map(({ record }) => JSON.parse(record) as CodingRequest),
       ),
+    removeRequests: (before, limit) => database.write(() => remove.run(before, limit)),
+    requestsBefore: (before) => database.read(() => old.get(before)?.count ?? 0),
   }
 }

@@ -3,7 +3,7 @@ import { ACCESS, type Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { declarationTables, openDeclarations } from './resource-declarations.ts'
 import { deliveryTables, deliveryTimes, openDeliveries, waitingDeliveries } from './deliveries.ts'
-import { codingRequestTables, openCodingRequests } from './coding-requests.ts'
+import { codingRequestTables, codingRequestTimes, openCodingRequests } from './coding-requests.ts'
 import { addEndedAt, keyTables, openKeys } from './api-keys.ts'
 import { deliveryQueueTables } from './delivery-queues.ts'
 import { eventTables, openEventLog } from './event-log.ts'
@@ -27,6 +27,7 @@ export const UPGRADES = [
   holdTables,
   dueByTenant,
   codingRequestTables,
+  codingRequestTimes,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
