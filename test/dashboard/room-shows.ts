@@ -80,7 +80,7 @@ export async function showTests(t: Test, dashboard: Dashboard, { hasSharp }: { h
     await page.keyboard.press('Escape')
     await page.getByRole('radio', { name: '1:1' }).check({ force: true })
     await page.getByRole('button', { name: 'Reuse prompt' }).click()
-    t.ok(await page.getByRole('radio', { name: '16:9' }).isChecked(), 'with the settings that it was made by')
+    await until('the settings that it was made by', () => page.getByRole('radio', { name: '16:9' }).isChecked())
 
     await item.getByRole('button', { name: /^Use as input/ }).click()
     await until('the focus', () => page.evaluate<boolean>('document.activeElement?.classList.contains("source-name")'))
