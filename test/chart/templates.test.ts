@@ -235,6 +235,32 @@ if (!missing(t, ['helm'])) {
     t.match(condition.expression, `'system:serviceaccount:${NAMESPACE}:existing-controller'`)
   })
 
+  t.test('a pool replaces as a whole what only fits together', async (t) => {
+    const digest = `sha256:${'2'.repeat(64)}`
+    const pools = [
+      { name: 'own', image: { tag: '3' }, strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 2 } }, podDisruptionBudget: { maxUnavailable: 2 } },
+      { name: 'pinned', image: { tag: '3', digest }, podDisruptionBudget: { minAvailable: 3 } },
+      { name: 'same', image: { pullPolicy: 'Never' }, podDisruptionBudget: { enabled: true } },
+    ]
+    const worker = { strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } } }
+    const all = await objects('extended', ['--set-json', `workerPools=${JSON.stringify(pools)}`, '--set-json', `worker.strategy=${JSON.stringify(worker.strategy)}`])
+    const made = pools.map(({ name }) => {
+      const { strategy, template } = found(all, `Deployment/tollgate-worker-${name}`).spec
+      const { minAvailable, maxUnavailable } = found(all, `PodDisruptionBudget/tollgate-worker-${name}`).spec
+      return [template.spec.containers[0].image, strategy.rollingUpdate, minAvailable, maxUnavailable]
+    })
+    t.same(made, [
+      ['registry.example.com/tollgate:3', { maxSurge: 2 }, undefined, 2],
+      [`registry.example.com/tollgate:3@${digest}`, { maxSurge: 0, maxUnavailable: 1 }, 3, undefined],
+      [`registry.example.com/tollgate:2@sha256:${'1'.repeat(64)}`, { maxSurge: 0, maxUnavailable: 1 }, 1, undefined],
+    ])
+  })
+
+  t.test('annotations and budgets that are null are those of nobody', async (t) => {
+    const nothing = ['commonAnnotations', 'gateway.podDisruptionBudget', 'worker.podDisruptionBudget'].flatMap((value) => ['--set-json', `${value}=null`])
+    t.match(found(await objects('required', nothing), 'PodDisruptionBudget/tollgate-gateway').spec, { maxUnavailable: 1 })
+  })
+
   t.test('constraints that have a selector keep it', async (t) => {
     const constraint = { maxSkew: 1, topologyKey: 'example.com/rack', whenUnsatisfiable: 'ScheduleAnyway', labelSelector: { matchLabels: { mine: 'yes' } } }
     const all = await objects('required', ['--set-json', `topologySpread.constraints=[${JSON.stringify(constraint)}]`])

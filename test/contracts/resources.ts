@@ -252,7 +252,8 @@ const authoring: Promises<Place> = {
       t.match(resources.get(ci(place)), { metadata: { uid: before.metadata.uid, generation: 1 + revision } })
       t.same(keyOf(resources, ci(place)).spec, { ...before.spec, rotationRevision: revision })
     }
-    for (const limit of [{ weeklyTokens: 7 }, null]) {
+    t.match(await resources.changeKey(named, { limit: {} }), { outcome: 'refused' })
+    for (const limit of [{ weeklyTokens: 7 }, { amountPerPeriod: '1' }, null]) {
       t.same(await resources.changeKey(named, { limit }), { outcome: 'changed' })
       await place.settle()
       t.same(keyOf(resources, ci(place)).spec.limit, limit ?? undefined)
@@ -260,7 +261,7 @@ const authoring: Promises<Place> = {
     for (const _ of ['first', 'again']) {
       t.same(await resources.changeKey(named, { state: 'Revoked' }), { outcome: 'changed' })
       await place.settle()
-      t.match(resources.get(ci(place)), { metadata: { generation: 6 }, spec: { state: 'Revoked', rotationRevision: 2 } })
+      t.match(resources.get(ci(place)), { metadata: { generation: 7 }, spec: { state: 'Revoked', rotationRevision: 2 } })
     }
     for (const other of [{ ...named, name: 'other' }, { ...named, namespace: place.namespace('globex') }]) {
       t.equal(await resources.changeKey(other, { rotationRevision: 1 }), null)

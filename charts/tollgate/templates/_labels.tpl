@@ -39,7 +39,7 @@ namespace: {{ . }}
 {{- end }}
 labels:
   {{- merge (dict) (.labels | default dict) $labels | toYaml | nindent 2 }}
-{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -1,4 +1,4 @@
-{{/* Every Deployment as `role`, `name`, `values`, and `pool` of a worker. The values of a pool are its entry of `workerPools` over the defaults in `worker`. */}}
+{{/* Every Deployment as `role`, `name`, `values`, and `pool` of a worker. The values of a pool are its entry of `workerPools` over the defaults in `worker`; what only fits together replaces its default as a whole. */}}
 {{- define "tollgate.workloads" -}}
 {{- $fullname := include "tollgate.fullname" . -}}
 {{- $workloads := list -}}
@@ -6,7 +6,15 @@
 {{- $workloads = append $workloads (dict "role" $role "name" (printf "%s-%s" $fullname $role) "values" (index $.Values $role)) -}}
 {{- end -}}
 {{- range $pool := .Values.workerPools -}}
-{{- $values := mergeOverwrite (deepCopy $.Values.worker) (omit $pool "name") -}}
+{{- $common := deepCopy $.Values.worker -}}
+{{- $image := $pool.image | default dict -}}
+{{- if or (hasKey $image "repository") (hasKey $image "tag") }}{{ $_ := set $common "image" (omit ($common.image | default dict) "digest") }}{{ end -}}
+{{- if $pool.strategy }}{{ $_ := unset $common "strategy" }}{{ end -}}
+{{- $budget := $pool.podDisruptionBudget | default dict -}}
+{{- if or (hasKey $budget "minAvailable") (hasKey $budget "maxUnavailable") -}}
+{{- $_ := set $common "podDisruptionBudget" (omit ($common.podDisruptionBudget | default dict) "minAvailable" "maxUnavailable") -}}
+{{- end -}}
+{{- $values := mergeOverwrite $common (omit $pool "name") -}}
 {{- $workloads = append $workloads (dict "role" "worker" "pool" $pool.name "name" (printf "%s-worker-%s" $fullname $pool.name) "values" $values) -}}
 {{- end -}}
 {{- dict "workloads" $workloads | toYaml -}}

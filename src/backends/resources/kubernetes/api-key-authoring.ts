@@ -30,7 +30,7 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
       if (found.status !== 200) throw unexpected('GET', path, found)
       const { uid, resourceVersion, generation } = found.body.metadata
       if (seen && (seen.uid !== uid || seen.generation !== generation)) return { outcome: 'conflict' }
-      const body = { metadata: { uid, resourceVersion }, spec: edit }
+      const body = { metadata: { uid, resourceVersion }, spec: patchOf(edit) }
       const response = await client.request<object>('PATCH', path, {
         body,
         query: { fieldManager: FIELD_MANAGER },
@@ -70,6 +70,11 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
       return { outcome: 'read', keys: objects.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(declaredOf) }
     },
   }
+}
+
+/** A merge patch keeps the members that it does not name, and a limit has only one. */
+function patchOf(edit: KeyEdit): object {
+  return 'limit' in edit && edit.limit ? { limit: { weeklyTokens: null, amountPerPeriod: null, ...edit.limit } } : edit
 }
 
 /** Items of a list lack `apiVersion` and `kind`. */
