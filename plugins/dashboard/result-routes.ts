@@ -1,6 +1,6 @@
 /** `/results/{task}`: what a task has made, as a small picture, and its removal before its time. For the AI Room, behind a session. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Task, TaskOutcome } from '../../src/domain/task.ts'
@@ -24,9 +24,13 @@ export function resultRoutes(app: FastifyInstance): void {
     return { ...task, outcome: task.outcome }
   }
 
-  routes.get('/results/:id/thumbnail', { schema: { params: Params } }, async (request, reply) => {
+  // The only thing of a session that a browser keeps: a page of pictures costs seconds to make, and none of them changes.
+  const keep = async (_request: FastifyRequest, reply: FastifyReply) => {
+    if (reply.statusCode === 200) reply.header('cache-control', 'private, max-age=86400, immutable')
+  }
+  routes.get('/results/:id/thumbnail', { schema: { params: Params }, onSend: keep }, async (request, reply) => {
     const { outcome } = await completed(request, request.params.id)
-    const picture = await thumbnails.of(outcome.result)
+    const picture = await thumbnails.of(outcome.result, () => !reply.raw.destroyed)
     if (picture === null) throw new Failure('not_found')
     return reply.header('content-type', 'image/webp').send(picture)
   })

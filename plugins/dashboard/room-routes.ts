@@ -15,7 +15,7 @@ export type RoomOptions = {
 
 /** Registers the routes. A request for another tenant than that of the session is refused. */
 export async function roomRoutes(api: FastifyInstance, { mediaRoutes, explains }: RoomOptions): Promise<void> {
-  // The Media API lets clients keep a record; a browser keeps nothing of a session.
+  // The Media API lets clients keep a record; a browser keeps nothing of a session but the thumbnails.
   api.addHook('onSend', async (_request, reply) => void reply.header('cache-control', 'no-store'))
   refuseOtherTenants(api)
   await api.register(

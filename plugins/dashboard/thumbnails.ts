@@ -16,9 +16,15 @@ const SIZE = { width: 400, height: 300, fit: 'cover' } as const
 /** A larger one costs more to make than it saves. */
 const LARGEST = { bytes: 16 * 1024 * 1024, pixels: 40_000_000 }
 
+/** More than these would wait for long, and the file itself is there at once. */
+const WAITING_MAX = 16
+
 export type Thumbnails = {
-  /** A WebP of some kilobytes; null for what is no picture, is too large, or where sharp is missing. */
-  of(result: TaskResult): Promise<Buffer | null>
+  /**
+   * A WebP of some kilobytes; null for what is no picture, is too large, or where sharp is missing. Also null while many others wait, and
+   * for what is not `isWanted` any more when its turn comes.
+   */
+  of(result: TaskResult, isWanted: () => boolean): Promise<Buffer | null>
 }
 
 export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseLogger, 'warn'>): Thumbnails {
@@ -30,6 +36,7 @@ export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseL
   )
   /** One at a time: a gateway has other work. */
   let last: Promise<unknown> = Promise.resolve()
+  let waiting = 0
 
   async function make(sharp: Sharp, { file }: TaskResult): Promise<Buffer | null> {
     const found = await files.get(file)
@@ -44,11 +51,16 @@ export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseL
   }
 
   return {
-    async of(result) {
+    async of(result, isWanted) {
       const { contentType, bytes, width, height } = result
       const sharp = await loading
       if (!sharp || !contentType.startsWith('image/') || bytes > LARGEST.bytes || (width ?? 0) * (height ?? 0) > LARGEST.pixels) return null
-      const mine = last.then(() => make(sharp, result))
+      if (waiting >= WAITING_MAX) return null
+      waiting++
+      const mine = last.then(() => {
+        waiting--
+        return isWanted() ? make(sharp, result) : null
+      })
       last = mine.catch(() => {})
       return mine
     },
