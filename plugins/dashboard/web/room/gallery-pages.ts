@@ -6,6 +6,8 @@ export type GalleryPages = { shown: Task[]; hasMore: boolean; next(): Promise<Ga
 export type Shown = 'all' | (typeof KINDS)[number] | 'edits'
 
 const PAGE = 12
+/** Pages read for one that shows something: results were deleted, or have expired like all older ones. */
+const EMPTY_PAGES_MAX = 5
 
 /** The newest, at least `count` where there are as many: a gallery that is read again keeps its length. */
 export async function readGallery(shown: Shown, count: number): Promise<GalleryPages> {
@@ -20,11 +22,15 @@ function pagesOf(shown: Task[], filter: Filter, cursor: string | null, hasMore =
     shown,
     hasMore,
     async next() {
-      const query = { ...filter, limit: PAGE, ...(cursor === null ? {} : { cursor }) }
-      const page = await listTasks(query, new AbortController().signal)
-      const kept = page.data.filter(isKept)
-      // Where a whole page was removed, so was what is older.
-      return pagesOf([...shown, ...kept], filter, page.next_cursor, page.has_more && kept.length > 0)
+      let after = cursor
+      for (let read = 1; ; read++) {
+        const query = { ...filter, limit: PAGE, ...(after === null ? {} : { cursor: after }) }
+        const page = await listTasks(query, new AbortController().signal)
+        const kept = page.data.filter(isKept)
+        if (kept.length > 0 || !page.has_more) return pagesOf([...shown, ...kept], filter, page.next_cursor, page.has_more)
+        if (read === EMPTY_PAGES_MAX) return pagesOf(shown, filter, page.next_cursor, false)
+        after = page.next_cursor
+      }
     },
   }
 }
