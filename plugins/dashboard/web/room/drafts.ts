@@ -36,6 +36,11 @@ export function keepDrafts(drafts: Drafts): void {
   }
 }
 
+/** Whether another tab has removed what this person left. */
+export function areForgotten({ key, newValue }: StorageEvent): boolean {
+  return newValue === null && (key === null || key === keyOf())
+}
+
 /** Whether the link of a source is still valid. */
 function isKept({ url }: Source): boolean {
   const expires = new URL(url, location.href).searchParams.get('exp')

@@ -3,7 +3,7 @@ import { effect, signal, type Signal } from '@preact/signals'
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { isFinal, type Task } from '../api/tasks.ts'
-import { keepDrafts, keptDrafts, type Drafts } from './drafts.ts'
+import { areForgotten, keepDrafts, keptDrafts, type Drafts } from './drafts.ts'
 import { follow, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
 import { familyOf } from './labels.ts'
 import { EMPTY_EDIT, has, type Edit } from './operation-body.ts'
@@ -74,6 +74,7 @@ export function openRoomState(): RoomState {
     },
     stop() {
       stopKeeping()
+      removeEventListener('storage', forgotten)
       for (const stop of stops.values()) stop()
     },
   }
@@ -109,6 +110,9 @@ export function openRoomState(): RoomState {
       ...(task ? { shown: { object: task.object, id: task.id } } : {}),
     })
   })
+  // Another tab has signed out: what it removed must not come back.
+  const forgotten = (event: StorageEvent) => void (areForgotten(event) && stopKeeping())
+  addEventListener('storage', forgotten)
   return state
 }
 

@@ -1,15 +1,20 @@
 /** The secrets that the person has revealed: in memory of this page only, and only while their key is active. */
 import { signal } from '@preact/signals'
+import { shownTenant } from '../../api/client.ts'
 import { revealKey, type Key } from '../../api/keys.ts'
 
 type Revealed = { secret: string; revision: number }
 
 export const revealed = signal<ReadonlyMap<string, Revealed>>(new Map())
 
-/** Asks the server for a key's secret. Throws a `Problem`. */
+/** How often all were hidden. */
+let hidden = 0
+
+/** Asks the server for a key's secret, and drops what comes after the page was left or its tenant switched. Throws a `Problem`. */
 export async function reveal({ name, rotation_revision: revision }: Key): Promise<void> {
+  const [before, tenant] = [hidden, shownTenant.peek()]
   const secret = await revealKey(name)
-  revealed.value = new Map(revealed.value).set(name, { secret, revision })
+  if (hidden === before && shownTenant.peek() === tenant) revealed.value = new Map(revealed.value).set(name, { secret, revision })
 }
 
 /** Hides a key again. */
@@ -19,6 +24,7 @@ export function forget(name: string): void {
 
 /** Hides all keys again. */
 export function forgetAll(): void {
+  hidden++
   revealed.value = new Map()
 }
 
