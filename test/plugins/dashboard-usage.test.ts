@@ -1,10 +1,13 @@
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventually } from '../flows/eventually.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { signIn } from './dashboard-browser.ts'
 
 async function openOffice(t: Test) {
-  const program = await openEmbeddedProgram(t)
+  // Previews are free where nobody names a price.
+  const engines = 'engines:\n  - { name: preview, type: preview }\nroutes:\n  - { kind: image, engine: preview, price: { amount: "0.04", per: Job } }\n'
+  const program = await openEmbeddedProgram(t, { env: { ENGINES: join(t.testdir({ 'engines.yaml': engines }), 'engines.yaml') } })
   // Over a connection: an answer is settled when its connection closes.
   const address = await program.app.listen({ host: '127.0.0.1', port: 0 })
   const call = async (path: string, secret: 'demo-media-key' | 'demo-coding-key', body: object) => {

@@ -11,8 +11,8 @@ const { app, key } = await openEmbeddedProgram(t, { env: { PORT: '8080' }, befor
 const keys = { media: await key('demo-media-key'), coding: await key('demo-coding-key') }
 const unknown = mint('svc', new Uint8Array(32).fill(7))
 
-/** Public: results with a signed URL, the API reference, and the pages of the dashboard, which show what its interface answers to a session. */
-const PUBLIC = /^\/(files\/|docs|openapi\.json|dashboard|$)/
+/** Public: results with a signed URL, the API reference, and the pages of the dashboard with their icon, which show what its interface answers to a session. */
+const PUBLIC = /^\/(files\/|docs|openapi\.json|favicon\.ico$|dashboard|$)/
 const DASHBOARD = /^\/dashboard\/api\//
 
 type Endpoint = { method: string; url: string }
