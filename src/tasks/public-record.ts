@@ -10,24 +10,6 @@ export const orNull = (type: string, description: string, more: object = {}) =>
   Type.Union([Type.Unsafe({ type, ...more }), Type.Null()], { description })
 const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
 
-const ErrorFacts = Type.Partial(
-  Type.Object({
-    bytes: Type.Integer(),
-    width: Type.Integer(),
-    height: Type.Integer(),
-    megapixels: Type.Number(),
-    seconds: Type.Number(),
-    content_type: Type.String(),
-  }),
-)
-const ErrorDetails = Type.Partial(
-  Type.Object({
-    source: Type.String({ description: 'Which source, as a JSON Pointer into the request body.' }),
-    found: { ...ErrorFacts, description: 'What it is.' },
-    limit: { ...ErrorFacts, description: 'The limit that it is above.' },
-  }),
-)
-
 const Result = Type.Object({
   image_url: Type.Optional(Type.String({ description: 'Signed address of the image.' })),
   video_url: Type.Optional(Type.String({ description: 'Signed address of the video.' })),
@@ -57,7 +39,8 @@ export const TaskRecord = Type.Object({
   progress: Type.Integer({ minimum: 0, maximum: 100, description: 'Percent; never goes down; 100 when completed.' }),
   queue_position: orNull('integer', '1 for the next; null once processing.'),
   result: Type.Union([Result, Type.Null()], { description: 'Null until completed.' }),
-  error: Type.Union([Type.Object({ code: Type.String(), message: Type.String(), details: Type.Optional(ErrorDetails) }), Type.Null()], {
+  // Open: with `details` where they are known. Their schema would stand in every tool of MCP.
+  error: Type.Union([Type.Object({ code: Type.String(), message: Type.String() }), Type.Null()], {
     description: 'Why it failed.',
   }),
   estimated_cost: Type.String({ description: 'The amount held for it, a decimal string.' }),
