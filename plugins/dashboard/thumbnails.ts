@@ -28,12 +28,13 @@ export type Thumbnails = {
 }
 
 export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseLogger, 'warn'>): Thumbnails {
-  // By a name of its own, so that tsc does not need the package.
-  const name = 'sharp'
-  const loading: Promise<Sharp | null> = import(name).then(
-    ({ default: sharp }: { default: Sharp }) => sharp,
-    () => null,
-  )
+  let loading: Promise<Sharp | null> | null = null
+  // With the first picture, and by a name of its own, so that tsc does not need the package.
+  const loaded = (name = 'sharp'): Promise<Sharp | null> =>
+    (loading ??= import(name).then(
+      ({ default: sharp }: { default: Sharp }) => sharp,
+      () => null,
+    ))
   /** One at a time: a gateway has other work. */
   let last: Promise<unknown> = Promise.resolve()
   let waiting = 0
@@ -53,7 +54,7 @@ export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseL
   return {
     async of(result, isWanted) {
       const { contentType, bytes, width, height } = result
-      const sharp = await loading
+      const sharp = await loaded()
       if (!sharp || !contentType.startsWith('image/') || bytes > LARGEST.bytes || (width ?? 0) * (height ?? 0) > LARGEST.pixels) return null
       if (waiting >= WAITING_MAX) return null
       waiting++
