@@ -7,12 +7,13 @@ import fp from 'fastify-plugin'
 import { Type, type TProperties } from 'typebox'
 import type { Offer } from '../../src/backends/engines/engine.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import { KINDS, priceOf, unitsOf } from '../../src/domain/media-generations.ts'
+import { KINDS, priceOf } from '../../src/domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import type { OperationDefinition } from '../../src/domain/operations/operation.ts'
 import { planNameOf } from '../../src/domain/plans.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { publicLimits } from '../../src/tasks/capabilities.ts'
 import { mediaPlans } from './paying-plan.ts'
 
 export type MediaKindsOptions = {
@@ -55,11 +56,10 @@ function formOf(kind: string): Record<string, unknown> {
 
 /** What a request may have, as `ENGINES` sets it. */
 function termsOf(kind: string, { route: { max, defaults }, formats, engine }: Offer): Record<string, unknown> {
-  const isTimed = unitsOf(kind).includes('Second')
   return {
     engine,
     formats,
-    max: { megapixels: max.pixels / 1_000_000, seconds: isTimed ? max.durationMs / 1000 : null, bytes: max.bytes },
+    max: publicLimits(kind, max),
     defaults: {
       size: kind === 'image' || kind === 'video' ? defaults.size : null,
       seconds: kind === 'video' || kind === 'music' ? defaults.durationMs / 1000 : null,

@@ -12,6 +12,13 @@ type Picture = {
 }
 type Sharp = (bytes: Buffer, options: { limitInputPixels: number }) => Picture
 
+/** Null where the package is missing. By a name of its own, so that tsc does not need it. */
+const loadSharp = (name = 'sharp'): Promise<Sharp | null> =>
+  import(name).then(
+    ({ default: sharp }: { default: Sharp }) => sharp,
+    () => null,
+  )
+
 const SIZE = { width: 400, height: 300, fit: 'cover' } as const
 /** A larger one costs more to make than it saves. */
 const LARGEST = { bytes: 16 * 1024 * 1024, pixels: 40_000_000 }
@@ -28,13 +35,6 @@ export type Thumbnails = {
 }
 
 export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseLogger, 'warn'>): Thumbnails {
-  let loading: Promise<Sharp | null> | null = null
-  // With the first picture, and by a name of its own, so that tsc does not need the package.
-  const loaded = (name = 'sharp'): Promise<Sharp | null> =>
-    (loading ??= import(name).then(
-      ({ default: sharp }: { default: Sharp }) => sharp,
-      () => null,
-    ))
   /** One at a time: a gateway has other work. */
   let last: Promise<unknown> = Promise.resolve()
   let waiting = 0
@@ -54,7 +54,7 @@ export function openThumbnails(files: Pick<Files, 'get'>, log: Pick<FastifyBaseL
   return {
     async of(result, isWanted) {
       const { contentType, bytes, width, height } = result
-      const sharp = await loaded()
+      const sharp = await loadSharp()
       if (!sharp || !contentType.startsWith('image/') || bytes > LARGEST.bytes || (width ?? 0) * (height ?? 0) > LARGEST.pixels) return null
       if (waiting >= WAITING_MAX) return null
       waiting++

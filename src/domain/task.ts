@@ -224,6 +224,16 @@ export function durationSeconds(task: Task): number | null {
   return Math.max(0, Math.round((task.endedAt - task.startedAt) / 1000))
 }
 
+/** Details of a picture or film with more pixels than the limit. */
+export function pixelsAbove(width: number, height: number, pixels: number): TaskErrorDetails {
+  return { found: { width, height }, limit: { megapixels: pixels / 1e6 } }
+}
+
+/** Details of a film or recording that is longer than the limit. */
+export function lengthAbove(durationMs: number, mostMs: number): TaskErrorDetails {
+  return { found: { seconds: durationMs / 1000 }, limit: { seconds: mostMs / 1000 } }
+}
+
 /** The public error of a failed task. */
 export function publicError({ code, message, details }: Extract<TaskOutcome, { outcome: 'failed' }>) {
   return { code, message, ...(details && { details }) }

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure } from '../domain/errors.ts'
-import { KINDS, priceOf, unitsOf } from '../domain/media-generations.ts'
+import { KINDS, priceOf, unitsOf, type Limits } from '../domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS } from '../domain/media-operations.ts'
 import { formatMoney } from '../domain/money.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
@@ -84,16 +84,17 @@ export function capabilities(engines: Pick<Engines, 'offer'>, record: Subscripti
   }
 }
 
+/** The limits of a kind or operation, in the units of the API. */
+export function publicLimits(kind: string, { pixels, durationMs, bytes }: Limits) {
+  return { megapixels: pixels / 1_000_000, seconds: unitsOf(kind).includes('Second') ? durationMs / 1000 : null, bytes }
+}
+
 function termsOf(kind: string, offer: Offer, prices: Parameters<typeof priceOf>[1]): object {
   const { route, formats, engine } = offer
   const { micro, per } = priceOf(route, prices)
   return {
     formats,
-    limits: {
-      megapixels: route.max.pixels / 1_000_000,
-      seconds: unitsOf(kind).includes('Second') ? route.max.durationMs / 1000 : null,
-      bytes: route.max.bytes,
-    },
+    limits: publicLimits(kind, route.max),
     price: { amount: formatMoney(micro), per },
     engine,
   }

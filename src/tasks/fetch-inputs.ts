@@ -16,7 +16,7 @@ import {
   type Source,
   type SourceInfo,
 } from '../domain/media-operations.ts'
-import type { Task, TaskErrorCode, TaskErrorDetails } from '../domain/task.ts'
+import { lengthAbove, pixelsAbove, type Task, type TaskErrorCode, type TaskErrorDetails } from '../domain/task.ts'
 import { infoOf, openFile } from './source-info.ts'
 import type { TaskContext } from './task-context.ts'
 import { removeFiles, sourceFile } from './uploads.ts'
@@ -150,9 +150,8 @@ async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> 
 
 /** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
 function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, request: OperationRequest, max: Limits): Failed | null {
-  const tooLarge = (facts: Pick<TaskErrorDetails, 'found' | 'limit'>) =>
-    failed('input_too_large', { source: path, ...facts }, JSON.stringify(facts))
-  if (width && height && width * height > max.pixels) return tooLarge({ found: { width, height }, limit: { megapixels: max.pixels / 1e6 } })
+  const tooLarge = (facts: TaskErrorDetails) => failed('input_too_large', { source: path, ...facts }, JSON.stringify(facts))
+  if (width && height && width * height > max.pixels) return tooLarge(pixelsAbove(width, height, max.pixels))
   const readMs = lengthRead(request, durationMs ?? 0)
-  return readMs > max.durationMs ? tooLarge({ found: { seconds: readMs / 1000 }, limit: { seconds: max.durationMs / 1000 } }) : null
+  return readMs > max.durationMs ? tooLarge(lengthAbove(readMs, max.durationMs)) : null
 }

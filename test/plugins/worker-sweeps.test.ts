@@ -10,6 +10,7 @@ import { openAway } from './unavailable-store.ts'
 
 const COUNTS = [{ state: 'queued', kind: 'image', count: 3, oldestAt: 0 } as const]
 const LEASE_MS = 30_000
+const MINUTE = 60_000
 const SILENT = { info() {}, warn() {}, error() {} }
 
 t.test('only the worker that holds the sweep lease reports open tasks; the others clear their counts, and try again after the length of the lease', async (t) => {
@@ -38,58 +39,51 @@ t.test('only the worker that holds the sweep lease reports open tasks; the other
 })
 
 t.test('the sealed key of an ended key is removed once no task needs it to sign webhooks', async (t) => {
-  mock.timers.enable({ apis: ['setInterval'] })
-  t.teardown(() => mock.timers.reset())
-  const minute = 60_000
-  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
-  t.teardown(() => store.close())
-  let now = T0
-  let swept = 0
-  const files = { sweep: async () => (swept++, 0) } as unknown as Files
-  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, republished() {}, open() {}, log: SILENT as never })
-  t.teardown(stop)
-  const isSealed = async (): Promise<boolean> => {
-    const before = swept
-    mock.timers.tick(minute)
-    while (swept === before) await nextTurn()
+  const { store, passAfter } = await openRetention(t, { eventMs: 60 * MINUTE })
+  const isSealed = async (minutes: number): Promise<boolean> => {
+    await passAfter(minutes)
     return (await store.keyVersions('k1'))[0]?.sealed !== null
   }
   await store.mintKey(keyVersion('k1', 0, { state: 'active' }))
-  await store.createTask(task(1, { state: 'queued', sweepAt: null, createdAt: T0 + 8 * minute }))
+  await store.createTask(task(1, { state: 'queued', sweepAt: null, createdAt: T0 + 8 * MINUTE }))
   await store.setKey('k1-0', { state: 'deleted', endedAt: T0 }, [])
   for (const passed of [30, 90]) {
-    now = T0 + passed * minute
-    t.ok(await isSealed(), `a task that may have been asked for with it is there after ${passed} minutes`)
+    t.ok(await isSealed(passed), `a task that may have been asked for with it is there after ${passed} minutes`)
   }
-  await store.moveTask(task(1).id, { from: ['queued'] }, 'failed', { endedAt: now })
-  now += 59 * minute
-  t.ok(await isSealed(), 'its webhook may be sent again')
-  now += 2 * minute
-  t.notOk(await isSealed())
+  await store.moveTask(task(1).id, { from: ['queued'] }, 'failed', { endedAt: T0 + 90 * MINUTE })
+  t.ok(await isSealed(90 + 59), 'its webhook may be sent again')
+  t.notOk(await isSealed(90 + 61))
 })
 
 t.test('coding requests of a plan that is gone are removed after the retention of tasks', async (t) => {
-  mock.timers.enable({ apis: ['setInterval'] })
-  t.teardown(() => mock.timers.reset())
-  const minute = 60_000
-  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
-  t.teardown(() => store.close())
-  let now = T0
-  let swept = 0
-  const files = { sweep: async () => (swept++, 0) } as unknown as Files
-  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  t.teardown(startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 1, swept() {}, republished() {}, open() {}, log: SILENT as never }))
+  const { store, passAfter } = await openRetention(t, { eventMs: 1 })
   await store.logRequests([{ id: 'r1', subscription: 'gone/coder', keyId: 'k1', at: T0, durationMs: 1, status: 200, code: null, isComplete: true, usage: null, charged: null }])
-  const left = async (passed: number) => {
-    now = T0 + passed * minute
-    const before = swept
-    mock.timers.tick(minute)
-    while (swept === before) await nextTurn()
+  const left = async (minutes: number) => {
+    await passAfter(minutes)
     return (await store.requests('gone/coder', null, 10)).length
   }
   t.same([await left(60), await left(61)], [1, 0])
 })
+
+/** A store whose tasks are kept for an hour. `passAfter` waits for a pass of the sweeps so many minutes after the start. */
+async function openRetention(t: Test, { eventMs }: { eventMs: number }) {
+  mock.timers.enable({ apis: ['setInterval'] })
+  t.teardown(() => mock.timers.reset())
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+  t.teardown(() => store.close())
+  let now = T0
+  let swept = 0
+  const files = { sweep: async () => (swept++, 0) } as unknown as Files
+  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
+  t.teardown(startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * MINUTE, eventMs, swept() {}, republished() {}, open() {}, log: SILENT as never }))
+  const passAfter = async (minutes: number): Promise<void> => {
+    now = T0 + minutes * MINUTE
+    const before = swept
+    mock.timers.tick(MINUTE)
+    while (swept === before) await nextTurn()
+  }
+  return { store, passAfter }
+}
 
 /** Sweeps a store with two running tasks by a clock of seconds. The worker of the first renews its lease every 10 s while the store is reachable; that of the second is dead. */
 async function openRuns(t: Test, isAlone = false) {

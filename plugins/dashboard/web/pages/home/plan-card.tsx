@@ -1,6 +1,7 @@
 import { isActive, isMedia, type Plan, type WindowUsage } from '../../api/plans.ts'
 import { serverTime } from '../../clock.ts'
-import { Amount, Card, Fact } from '../../components/card.tsx'
+import { AllowanceFacts } from '../../components/allowance.tsx'
+import { Card } from '../../components/card.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Badge, Notice } from '../../components/states.tsx'
@@ -84,20 +85,7 @@ function Allowance({
 }) {
   return (
     <>
-      <dl class="facts">
-        <Fact name="Remaining" isBig>
-          <Amount of={remaining} />
-        </Fact>
-        <Fact name="Spent">
-          <Amount of={burned} />
-        </Fact>
-        <Fact name="On hold">
-          <Amount of={held} />
-        </Fact>
-        <Fact name="Allowance">
-          <Amount of={allowance} />
-        </Fact>
-      </dl>
+      <AllowanceFacts of={{ remaining, burned, held, allowance }} />
       <Meter
         label={`Used of the allowance of ${plan.display_name}`}
         max={Number(allowance)}

@@ -4,7 +4,8 @@ import { isMedia, plans, type Plan } from '../../api/plans.ts'
 import { KINDS, OPERATIONS, type Filter } from '../../api/tasks.ts'
 import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
 import { serverTime } from '../../clock.ts'
-import { Amount, Card, Fact } from '../../components/card.tsx'
+import { AllowanceFacts } from '../../components/allowance.tsx'
+import { Card, Fact } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
@@ -73,26 +74,14 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
           below="spent or held"
           tone={plan.product === 'Room' ? 'room' : 'media'}
         />
-        <dl class="facts">
-          <Fact name="Remaining" isBig>
-            <Amount of={remaining} />
-          </Fact>
-          <Fact name="Spent">
-            <Amount of={burned} />
-          </Fact>
-          <Fact name="On hold">
-            <Amount of={held} />
-          </Fact>
-          <Fact name="Allowance">
-            <Amount of={allowance} />
-          </Fact>
+        <AllowanceFacts of={{ remaining, burned, held, allowance }}>
           {period && (
             <Fact name="Renews">
               in <Countdown to={period.end} />
               <small class="muted">{time(period.end)}</small>
             </Fact>
           )}
-        </dl>
+        </AllowanceFacts>
       </div>
     </Card>
   )

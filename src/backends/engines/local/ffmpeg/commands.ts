@@ -1,7 +1,7 @@
 /** Runs ffmpeg(1) and ffprobe(1) as child processes: resource limits, restricted demuxers and decoders, and what a failure means. */
 import { availableParallelism } from 'node:os'
 import type { Limits } from '../../../../domain/media-generations.ts'
-import type { TaskErrorDetails } from '../../../../domain/task.ts'
+import { lengthAbove, type TaskErrorDetails } from '../../../../domain/task.ts'
 import { notMade, type NotMade } from '../../engine.ts'
 import { runChild, type ChildResult } from '../../process/child.ts'
 import type { Programs } from './available.ts'
@@ -69,13 +69,7 @@ export const tooLarge = (reason: string, details?: TaskErrorDetails): NotMade =>
   notMade('input_too_large', false, new Error(reason), details)
 /** The failure of a result that would be longer than the limits allow. */
 export const tooLong = (durationMs: number, limits: Limits): NotMade =>
-  notMade('result_too_large', false, new Error(`${durationMs} ms`), secondsOf(durationMs, limits))
-/** A length above the limits, as details of a failure. */
-export const secondsOf = (durationMs: number, limits: Limits): TaskErrorDetails => ({
-  found: { seconds: durationMs / 1000 },
-  limit: { seconds: limits.durationMs / 1000 },
-})
-
+  notMade('result_too_large', false, new Error(`${durationMs} ms`), lengthAbove(durationMs, limits.durationMs))
 /** Runs ffprobe and passes its lines to `onLine`. Null: it succeeded. Rejects with the reason of an aborted `signal`. */
 export async function ffprobe(
   { programs, scratch, signal }: Run,

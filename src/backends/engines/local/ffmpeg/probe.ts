@@ -1,8 +1,9 @@
 /** Inspection of a source with ffprobe: streams, sizes, frame rate and length, measured by its packets rather than read from its header. */
 import { stat } from 'node:fs/promises'
 import type { Limits } from '../../../../domain/media-generations.ts'
+import { lengthAbove, pixelsAbove } from '../../../../domain/task.ts'
 import type { NotMade } from '../../engine.ts'
-import { CODECS, ffprobe, inputArgs, secondsOf, tooLarge, unsupported, type Run } from './commands.ts'
+import { CODECS, ffprobe, inputArgs, tooLarge, unsupported, type Run } from './commands.ts'
 import { containerOf, type Container } from './container.ts'
 
 /** Times are seconds from the beginning of the source, where its first stream begins. */
@@ -72,11 +73,11 @@ export async function probe(run: Run, path: string, limits: Limits): Promise<Sou
   const unknown = codecs.find((codec) => !CODECS.has(codec))
   if (codecs.length === 0 || unknown) return unsupported(unknown ? `codec ${unknown}` : 'no video and no audio')
   const durationMs = Math.round(Math.max(video?.end ?? 0, audio?.end ?? 0) * 1000)
-  if (durationMs > limits.durationMs) return tooLarge(`${durationMs} ms`, secondsOf(durationMs, limits))
+  if (durationMs > limits.durationMs) return tooLarge(`${durationMs} ms`, lengthAbove(durationMs, limits.durationMs))
   if (video && !(video.width > 0 && video.height > 0)) return unsupported('video without a size')
   if (video && video.width * video.height > limits.pixels) {
     const { width, height } = video
-    return tooLarge(`${width} by ${height} pixels`, { found: { width, height }, limit: { megapixels: limits.pixels / 1e6 } })
+    return tooLarge(`${width} by ${height} pixels`, pixelsAbove(width, height, limits.pixels))
   }
   if (isTruncated(container, packets)) return unsupported(`truncated: the header declares ${packets.format['duration']} s`)
   return { outcome: 'probed', path, container, durationMs, video, audio }
