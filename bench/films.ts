@@ -39,7 +39,7 @@ async function cases(folder: string, programs: Programs): Promise<Case[]> {
   const source = ['-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=10', '-f', 'lavfi', '-i', 'sine=f=440:r=44100:d=10']
   await run(programs.ffmpeg, ['-v', 'error', ...source, ...ENCODED, '-g', '50', film])
   const job = (scratch: string) => ({ programs, scratch, limits: LIMITS, signal: new AbortController().signal, progress: () => {} })
-  const cut = (mode: 'accurate' | 'fast') => (scratch: string) => trim({ ...job(scratch), inputs: [film], request: { verb: 'trim', startMs: 3000, endMs: 9000, mode, format: 'mp4' } })
+  const cut = (mode: 'accurate' | 'fast') => (scratch: string) => trim({ ...job(scratch), inputs: [film], request: { kind: 'trim', startMs: 3000, endMs: 9000, mode, format: 'mp4' } })
   const joined = '[0:v][0:a][1:v][1:a]concat=n=2:v=1:a=1[v][a]'
   return [
     { name: 'trim 6 of 10 s, 640 × 360, accurate', bare: ['-ss', '3', '-t', '6', '-i', film, ...ENCODED], ours: cut('accurate') },
@@ -47,7 +47,7 @@ async function cases(folder: string, programs: Programs): Promise<Case[]> {
     {
       name: 'merge 2 films of 10 s, 640 × 360',
       bare: ['-i', film, '-i', film, '-filter_complex', joined, '-map', '[v]', '-map', '[a]', ...ENCODED],
-      ours: (scratch) => merge({ ...job(scratch), inputs: [film, film], request: { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } }),
+      ours: (scratch) => merge({ ...job(scratch), inputs: [film, film], request: { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } }),
     },
   ]
 }

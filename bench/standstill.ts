@@ -77,9 +77,9 @@ async function fill(file: string, length: number): Promise<void> {
 
 async function queue(store: Store, owner: string, { keyId, keysVersion }: { keyId: string; keysVersion: number }): Promise<void> {
   const now = Date.now()
-  const { id, subscription, verb, estimatedCost, ...task } = finishedTask(idAt(now), owner)
+  const { id, subscription, kind, estimatedCost, ...task } = finishedTask(idAt(now), owner)
   const facts = { state: 'queued', epoch: 0, progress: 0, attempts: 0, outcome: null, actualCost: null, refundAmount: null, startedAt: null, endedAt: null, sweepAt: now + 600_000 } as const
-  await store.createTask({ ...task, id, subscription, keyId, verb, estimatedCost, ...facts })
-  const held = await store.change(subscription, { op: 'hold', task: id, kind: verb, amount: estimatedCost, keyId, keyCap: null, keysVersion }, now)
+  await store.createTask({ ...task, id, subscription, keyId, kind, estimatedCost, ...facts })
+  const held = await store.change(subscription, { op: 'hold', task: id, kind, amount: estimatedCost, keyId, keyCap: null, keysVersion }, now)
   if (held.outcome !== 'held') throw new Error(`a task of the queue was answered ${held.outcome}`)
 }

@@ -26,8 +26,8 @@ export const openLocalImage: OpenEngine = async (_name, options, { runs } = { ru
     quote: amountsAtMost,
     async run(request, control) {
       control.signal.throwIfAborted()
-      if (!runs || !Object.hasOwn(engine.offers, request.verb)) return notMade('not_supported', false)
-      const operate = operations[request.verb as ImageOperation] as (run: object) => Promise<ImageOutcome>
+      if (!runs || !Object.hasOwn(engine.offers, request.kind)) return notMade('not_supported', false)
+      const operate = operations[request.kind as ImageOperation] as (run: object) => Promise<ImageOutcome>
       return jobs.run(async (job) => written(await operate({ ...job, request: request as EngineRequest })), control)
     },
     close: async () => jobs.ended(),

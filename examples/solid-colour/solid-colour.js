@@ -23,7 +23,7 @@ async function solidColour(app, { fallback }) {
       async run(request, { inputs, limits, signal, progress }) {
         signal.throwIfAborted()
         // A generation has its size, an operation has inputs: the media, and for some operations a mask.
-        const size = request.verb === 'image' ? request : await sizeOf(inputs[0])
+        const size = request.kind === 'image' ? request : await sizeOf(inputs[0])
         if (!size) return { outcome: 'failed', code: 'unsupported_input', retryable: false }
         const { width, height } = size
         if (width * height > limits.pixels) return { outcome: 'failed', code: 'input_too_large', retryable: false }

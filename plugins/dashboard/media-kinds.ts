@@ -37,8 +37,8 @@ async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKinds
       data: kinds.map(({ kind, object }) => {
         const offer = engines.offer(kind)
         return offer
-          ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer), ...formOf(kind) }
-          : { verb: kind, object, available: false, reason: missing(kind), ...formOf(kind) }
+          ? { name: kind, object, available: true, reason: null, ...termsOf(kind, offer), ...formOf(kind) }
+          : { name: kind, object, available: false, reason: missing(kind), ...formOf(kind) }
       }),
       prices: plans.flatMap((plan) => kinds.flatMap(({ kind }) => priceIn(plan, engines.offer(kind)))),
     }
@@ -69,8 +69,8 @@ function termsOf(kind: string, { route: { max, defaults }, formats, engine }: Of
 
 function priceIn(plan: Subscription, offer: Offer | null): Record<string, unknown>[] {
   if (!offer) return []
-  const { verb, micro, per } = priceOf(offer.route, plan.terms.media?.prices ?? [])
-  return [{ plan: planNameOf(plan.id), verb, amount: formatMoney(micro), per }]
+  const { kind, micro, per } = priceOf(offer.route, plan.terms.media?.prices ?? [])
+  return [{ plan: planNameOf(plan.id), kind, amount: formatMoney(micro), per }]
 }
 
 export default fp(mediaKinds, {

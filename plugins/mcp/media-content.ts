@@ -51,7 +51,7 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
       type: 'resource_link',
       uri: link(result),
       name: result.file,
-      title: `${task.verb} of task ${task.id}`,
+      title: `${task.kind} of task ${task.id}`,
       mimeType,
       size,
     }

@@ -8,10 +8,10 @@ const SAMPLES = 10
  * Seconds until a task that is quoted now would start: the open tasks before it, divided by the concurrent ones, times the mean duration of
  * the tenant's latest tasks of that kind or operation. Null while there are none.
  */
-export async function expectedWaitSeconds(store: Store, { record, object, verb }: Quote): Promise<number | null> {
+export async function expectedWaitSeconds(store: Store, { record, object, kind }: Quote): Promise<number | null> {
   const latest = await store.tasks(
     record.tenant,
-    { object, verb, status: 'completed', createdAfter: null, createdBefore: null },
+    { object, kind, status: 'completed', createdAfter: null, createdBefore: null },
     null,
     SAMPLES,
   )

@@ -40,11 +40,11 @@ export type TaskRunContext = {
 export function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
   const attributes = {
     'tollgate.task.id': task.id,
-    'tollgate.task.kind': task.verb,
+    'tollgate.task.kind': task.kind,
     'tollgate.task.attempt': task.attempts,
     'tollgate.tenant': task.tenant,
   }
-  return traced(`run ${task.verb}`, { kind: 'consumer', parent: task.traceparent ?? null, attributes }, (span) =>
+  return traced(`run ${task.kind}`, { kind: 'consumer', parent: task.traceparent ?? null, attributes }, (span) =>
     runClaimed(context, task, cut, span),
   )
 }
@@ -77,7 +77,7 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
     span.set({ 'tollgate.task.outcome': concluded.outcome })
     if (made.outcome === 'failed') span.fail(made.code)
     context.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
-    log.info({ ...taskLogFields(task), verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
+    log.info({ ...taskLogFields(task), kind: task.kind, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
   } finally {
     lease.stop()
   }

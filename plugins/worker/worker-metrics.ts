@@ -59,7 +59,7 @@ export function workerMetrics(registry: Registry, engineOf: (kind: string) => st
   })
   return {
     ran: (task, concluded, queuedMs, ranMs) => {
-      const labels = { kind: task.verb, engine: engineOf(task.verb) }
+      const labels = { kind: task.kind, engine: engineOf(task.kind) }
       if (task.attempts === 1) queued.observe(labels, queuedMs / 1000)
       ran.observe({ ...labels, outcome: concluded.outcome }, ranMs / 1000)
     },

@@ -60,7 +60,7 @@ async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] 
     const ends = (cut: AbortController): Promise<unknown> =>
       stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut)
     slots.take(
-      task.verb,
+      task.kind,
       async (cut) => void (await ends(cut).catch(unwritten)),
       () => regulate(),
     )

@@ -29,10 +29,10 @@ export function usageText(plans: PlanUsage[]): string {
 
 /** Of `tollgate tasks stuck`: a line for each task. */
 export function stuckText(tasks: OpenTask[]): string {
-  const rows = tasks.map(({ id, tenant, verb, state, ageMs, attempts, waitsFor }) => [
+  const rows = tasks.map(({ id, tenant, kind, state, ageMs, attempts, waitsFor }) => [
     tenant,
     id,
-    verb,
+    kind,
     state,
     `${Math.round(ageMs / 60_000)} min`,
     `attempt ${attempts}`,
@@ -65,7 +65,7 @@ export function storyText(id: string, { tasks, reservation }: Story): string {
 }
 
 function taskStory(task: TaskStory): string {
-  const { id, verb, subscription, keyVersionId, requestId, state, attempts, lostLeases, error, result, deliveries } = task
+  const { id, kind, subscription, keyVersionId, requestId, state, attempts, lostLeases, error, result, deliveries } = task
   const { createdAt, startedAt, endedAt, leaseUntil, readyAt } = task
   const money = [
     ...(task.actualCost === null ? [] : [`${formatMoney(task.actualCost)} charged`]),
@@ -94,7 +94,7 @@ function taskStory(task: TaskStory): string {
   ]
   const madeBy = requestId === undefined ? '' : `, made by request ${requestId}`
   return [
-    `Task ${id} (${verb}) of plan ${subscription}, key ${keyVersionId}${madeBy}: ${state}, ${attempts} attempts, ${lostLeases} lost leases`,
+    `Task ${id} (${kind}) of plan ${subscription}, key ${keyVersionId}${madeBy}: ${state}, ${attempts} attempts, ${lostLeases} lost leases`,
     ...steps.sort(([a], [b]) => a - b).map(([at, what]) => `  ${iso(at)}  ${what}`),
     ...now.map((what) => `  now: ${what}`),
     '',

@@ -29,7 +29,7 @@ export type Terms = {
 
 /** A complete request, with the route's defaults where the client gave nothing. Null where a member does not apply to the kind. */
 export type GenerationRequest = {
-  verb: Kind
+  kind: Kind
   prompt: string
   width: number | null
   height: number | null
@@ -90,7 +90,7 @@ export function generationOf(
   const errors = Object.values(found).flatMap((part) => ('error' in part ? [part.error] : []))
   if ('error' in found.size || 'error' in found.duration || 'error' in found.format) return { outcome: 'invalid', errors }
   const request = {
-    verb: kind,
+    kind,
     prompt: body.prompt,
     ...found.size.value,
     durationMs: found.duration.value,
@@ -160,7 +160,7 @@ export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest,
 
 /** The price of a kind or operation: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
 export function priceOf(route: Pick<Terms, 'kind' | 'price'>, planPrices: readonly Price[]): Price {
-  return planPrices.find(({ verb, per }) => verb === route.kind && unitsOf(verb).includes(per)) ?? route.price
+  return planPrices.find(({ kind, per }) => kind === route.kind && unitsOf(kind).includes(per)) ?? route.price
 }
 
 /** The cost of amounts in micro-units, rounded up once. */

@@ -29,7 +29,7 @@ export const OPERATIONS = Object.keys(OPERATION_DEFINITIONS) as Operation[]
 
 /** A validated operation with its defaults, for engines. */
 export type OperationRequest = {
-  [V in Operation]: { verb: V; format: string } & ReturnType<Definitions[V]['parameters']>
+  [V in Operation]: { kind: V; format: string } & ReturnType<Definitions[V]['parameters']>
 }[Operation]
 
 type AllOf<U> = (U extends unknown ? (one: U) => void : never) extends (all: infer I) => void ? I : never
@@ -120,16 +120,16 @@ export function operationOf(
 }
 
 /** The engine's request of a stored input. */
-export function operationRequest(verb: Operation, input: OperationInput): OperationRequest {
-  const { defaults, parameters } = definitionOf(verb)
+export function operationRequest(kind: Operation, input: OperationInput): OperationRequest {
+  const { defaults, parameters } = definitionOf(kind)
   const complete = { ...input, ...defaults(input) }
-  return { verb, ...parameters(complete), format: input.output_format ?? '' } as OperationRequest
+  return { kind, ...parameters(complete), format: input.output_format ?? '' } as OperationRequest
 }
 
 /** An upper bound of a request's amounts by the limits of its result (`resultLimits`). */
 export function amountsAtMost(request: GenerationRequest | OperationRequest, { pixels, durationMs }: Limits): Amounts {
   if ('width' in request) return amountsOf(request)
-  const longestMs = definitionOf(request.verb).durationMs?.(request, Infinity) ?? 0
+  const longestMs = definitionOf(request.kind).durationMs?.(request, Infinity) ?? 0
   return { Job: 1000, Second: Math.min(longestMs, durationMs), Megapixel: Math.ceil(pixels / 1000) }
 }
 
@@ -146,7 +146,7 @@ export function withRoom(durationMs: number): number {
  * their lengths.
  */
 export function resultLimits(request: OperationRequest, media: readonly SourceInfo[], max: Limits): Limits {
-  const { durationMs, pixels } = definitionOf(request.verb)
+  const { durationMs, pixels } = definitionOf(request.kind)
   const sourceMs = media.reduce((sum, info) => sum + lengthOf(info), 0)
   const sourcePixels = Math.max(...media.map((info) => (info?.width && info.height ? info.width * info.height : Infinity)))
   return {
@@ -163,6 +163,6 @@ function lengthOf(info: SourceInfo): number {
 
 /** How much of a source an operation reads, in milliseconds: this is what the route bounds. */
 export function lengthRead(request: OperationRequest, sourceMs: number): number {
-  const { readsPart, durationMs } = definitionOf(request.verb)
+  const { readsPart, durationMs } = definitionOf(request.kind)
   return readsPart && durationMs ? durationMs(request, sourceMs) : sourceMs
 }

@@ -116,7 +116,7 @@ function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, ser
     isBounded && days < least ? `media.periodDays may be at least ${least}` : null,
     above('media.maxConcurrentTasks', media.maxConcurrentTasks, limit.maxConcurrentTasks),
     above('media.maxQueuedTasks', media.maxQueuedTasks, limit.maxQueuedTasks),
-    ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.verb))) : []),
+    ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.kind))) : []),
   ]
 }
 
@@ -143,9 +143,9 @@ function namespaceFaults(plan: PlanResource, limit: Limit, grants: Grant[]): (st
 }
 
 /** Prices per different units cannot be compared, so a floor keeps the service's unit. */
-function belowFloor({ verb, micro, per }: Price, floor: Price | null): string | null {
+function belowFloor({ kind, micro, per }: Price, floor: Price | null): string | null {
   if (!floor || (per === floor.per && micro >= floor.micro)) return null
-  return `media.prices of ${verb} may be at least ${formatMoney(floor.micro)} per ${floor.per}`
+  return `media.prices of ${kind} may be at least ${formatMoney(floor.micro)} per ${floor.per}`
 }
 
 function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): (string | null)[] {

@@ -2,8 +2,8 @@
 import { parseMoney } from './money.ts'
 import type { PlanResource, PlanSpec, Product } from '../backends/resources/resources.ts'
 
-/** A price per unit in micro-units. `verb` is the media kind or operation, as in a task. */
-export type Price = { verb: string; micro: number; per: 'Job' | 'Second' | 'Megapixel' }
+/** A price per unit in micro-units. `kind` is the media kind or operation, as in a task. */
+export type Price = { kind: string; micro: number; per: 'Job' | 'Second' | 'Megapixel' }
 
 export type MediaTerms = {
   /** Micro-units granted per period. */
@@ -81,7 +81,7 @@ function mediaTerms(media: NonNullable<PlanSpec['media']>): MediaTerms {
     maxQueuedTasks: media.maxQueuedTasks,
     attempts: media.attempts,
     prices: (media.prices ?? []).map((price) => ({
-      verb: price.kind ?? price.operation ?? '',
+      kind: price.kind ?? price.operation ?? '',
       micro: micro(price.amount),
       per: price.per,
     })),

@@ -79,12 +79,9 @@ export type Task = {
   /** The version of the key that created it; it signs the webhooks. */
   keyVersionId: string
   object: 'generation' | 'operation'
-  /**
-   * Its kind (image, video, music) or operation, elsewhere called `kind`: stored tasks, prices, messages of Kafka and engines' requests
-   * have it under this name.
-   */
-  verb: string
-  /** The validated request with its defaults: a GenerationRequest without its verb, or an OperationInput. */
+  /** Its kind (image, video, music) or operation. */
+  kind: string
+  /** The validated request with its defaults: a GenerationRequest without its kind, or an OperationInput. */
   input: Record<string, unknown>
   webhookUrl: string | null
   metadata: Record<string, string>
@@ -151,7 +148,7 @@ export type PublicStatus = (typeof STATUSES)[number]
 export type TaskFilter = {
   object: Task['object']
   /** Null for all kinds or operations. */
-  verb: string | null
+  kind: string | null
   /** Null for all visible tasks. */
   status: PublicStatus | null
   createdAfter: number | null

@@ -7,7 +7,7 @@ import type { TaskContext } from '../tasks/task-context.ts'
 import type { Store } from '../backends/store/store.ts'
 import { readAll } from '../verify/read-all.ts'
 
-export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'verb' | 'state' | 'attempts' | 'lostLeases'> & {
+export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'kind' | 'state' | 'attempts' | 'lostLeases'> & {
   ageMs: number
   waitsFor: string
 }
@@ -31,12 +31,12 @@ export async function stuckTasks(store: Store, now: number, olderThanMs: number)
 
   function keep(task: Task, readyAt: number, isFull: boolean): void {
     if (FINAL.includes(task.state) || now - task.createdAt < olderThanMs) return
-    const { id, tenant, subscription, verb, state, attempts, lostLeases } = task
+    const { id, tenant, subscription, kind, state, attempts, lostLeases } = task
     found.set(id, {
       id,
       tenant,
       subscription,
-      verb,
+      kind,
       state,
       attempts,
       lostLeases,

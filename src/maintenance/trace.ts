@@ -11,7 +11,7 @@ export type TaskStory = Pick<
   | 'subscription'
   | 'keyVersionId'
   | 'requestId'
-  | 'verb'
+  | 'kind'
   | 'state'
   | 'attempts'
   | 'lostLeases'
@@ -103,7 +103,7 @@ async function reservationOf(store: Store, id: string): Promise<ReservationStory
 }
 
 async function storyOf(store: Store, task: Task): Promise<TaskStory> {
-  const { id, tenant, subscription, keyVersionId, requestId, verb, state, attempts, lostLeases, outcome } = task
+  const { id, tenant, subscription, keyVersionId, requestId, kind, state, attempts, lostLeases, outcome } = task
   const { estimatedCost, actualCost, refundAmount, createdAt, startedAt, endedAt } = task
   const hold = holdOf((await store.subscription(subscription))?.media?.holds, id)
   return {
@@ -112,7 +112,7 @@ async function storyOf(store: Store, task: Task): Promise<TaskStory> {
     subscription,
     keyVersionId,
     ...(requestId === undefined ? {} : { requestId }),
-    verb,
+    kind,
     state,
     attempts,
     lostLeases,

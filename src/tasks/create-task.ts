@@ -24,7 +24,7 @@ export type NewTask = Pick<
   | 'keyId'
   | 'keyVersionId'
   | 'object'
-  | 'verb'
+  | 'kind'
   | 'input'
   | 'webhookUrl'
   | 'metadata'
@@ -106,7 +106,7 @@ async function checkHold({ store, clock }: TaskContext, creating: Creating, requ
     // A second try has other facts of the key than that record: only a newer record decides.
     const record = tries++ === 0 ? known : await store.subscription(subscription)
     const now = clock()
-    const hold = { op: 'hold', task: request.id, kind: request.verb, amount: request.estimatedCost, ...facts } as const
+    const hold = { op: 'hold', task: request.id, kind: request.kind, amount: request.estimatedCost, ...facts } as const
     return reduce<'hold'>(record && heal(record, now), hold, now, subscription).answer
   })
   if (answer.outcome !== 'held' && answer.outcome !== 'already') throw refusalOf(answer, request.estimatedCost)
@@ -117,7 +117,7 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   const { store, clock } = context
   const answer = await creating(async (subscription, facts) => {
     if (subscription !== task.subscription) return { outcome: 'moved' } as const
-    return store.change(subscription, { op: 'hold', task: task.id, kind: task.verb, amount: task.estimatedCost, ...facts }, clock())
+    return store.change(subscription, { op: 'hold', task: task.id, kind: task.kind, amount: task.estimatedCost, ...facts }, clock())
   })
   if (answer.outcome === 'held') context.moved('hold', task.tenant, task.estimatedCost)
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {

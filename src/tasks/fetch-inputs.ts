@@ -68,7 +68,7 @@ export async function openInputs(
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
     const info = file.size === 0 ? null : await infoOf(context.files, file)
-    if (!info || !takes(task.verb as Operation, source.role, info.contentType))
+    if (!info || !takes(task.kind as Operation, source.role, info.contentType))
       return failed(
         'unsupported_input',
         { source: source.path, ...(info && { found: { content_type: info.contentType } }) },
@@ -76,7 +76,7 @@ export async function openInputs(
       )
     if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, operationRequest(task.verb as Operation, task.input as OperationInput), route.max)
+    return aboveLimits(source, info, operationRequest(task.kind as Operation, task.input as OperationInput), route.max)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */

@@ -42,7 +42,7 @@ export async function listTasks(
   query: ListQuery,
 ): Promise<Record<string, unknown>> {
   const filter = {
-    verb: query.kind ?? query.operation ?? null,
+    kind: query.kind ?? query.operation ?? null,
     status: query.status ?? null,
     createdAfter: query.created_after === undefined ? null : Date.parse(query.created_after),
     createdBefore: query.created_before === undefined ? null : Date.parse(query.created_before),

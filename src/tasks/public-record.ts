@@ -89,8 +89,8 @@ export function publicRecord(task: Task, queuePosition: number | null, link: (re
     id: task.id,
     object: task.object,
     ...(task.object === 'generation'
-      ? { kind: task.verb, prompt: task.input['prompt'] ?? null }
-      : { operation: task.verb, input: task.input }),
+      ? { kind: task.kind, prompt: task.input['prompt'] ?? null }
+      : { operation: task.kind, input: task.input }),
     status,
     progress: task.state === 'completed' ? 100 : Math.min(task.progress, 99),
     queue_position: status === 'queued' ? queuePosition : null,

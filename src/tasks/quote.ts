@@ -29,7 +29,7 @@ type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max
 /** A body that passed its schema. */
 export type TaskBody = TaskFields & ((GenerationBody & { kind: Kind }) | OperationBody)
 
-export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & {
+export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
   uploads: Upload[]
   price: Price
   cancelPercent: number
@@ -67,7 +67,7 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {
     object: 'operation' in body ? 'operation' : 'generation',
-    verb: kind,
+    kind,
     input,
     uploads,
     price,
@@ -113,13 +113,13 @@ function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly U
   }
   const found = generationOf(body.kind, body, route, formats)
   if (found.outcome === 'invalid') throw invalid(found.errors)
-  const { verb: _verb, ...input } = found.request
+  const { kind: _verb, ...input } = found.request
   return { input, request: found.request }
 }
 
 /** The answer to a dry run: the price, and whether it could be paid now. */
 export function publicQuote(
-  { object, verb, estimatedCost, record }: Quote,
+  { object, kind, estimatedCost, record }: Quote,
   { key }: { key: Pick<KeyVersion, 'keyId' | 'cap'> },
   now: number,
   estimatedWaitSeconds: number | null,
@@ -131,7 +131,7 @@ export function publicQuote(
   const waiting = holds.count - holds.running.size
   return {
     object: 'quote',
-    [object === 'operation' ? 'operation' : 'kind']: verb,
+    [object === 'operation' ? 'operation' : 'kind']: kind,
     estimated_cost: formatMoney(estimatedCost),
     available: formatMoney(available),
     affordable: estimatedCost <= available,

@@ -169,7 +169,7 @@ async function sweepQueued(
   const hold = holdOf(record?.media?.holds, task.id)
   if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
   const hasWaited = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs
-  if (hasWaited && !isServed(task.verb))
+  if (hasWaited && !isServed(task.kind))
     return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null
@@ -198,7 +198,7 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
 /** Fails a task for the operator's `reason`; false where the guard refuses. */
 async function fail(context: TaskContext, task: Task, guard: TaskGuard, code: TaskErrorCode, reason: string): Promise<boolean> {
   if ((await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })) === null) return false
-  context.log.warn({ event: 'task_failed_by_sweep', ...taskLogFields(task), verb: task.verb, code, reason }, 'sweep failed a task')
+  context.log.warn({ event: 'task_failed_by_sweep', ...taskLogFields(task), kind: task.kind, code, reason }, 'sweep failed a task')
   return true
 }
 

@@ -28,7 +28,7 @@ export type EngineContext = InputContext & {
  * `Unavailable` when a backend failed.
  */
 export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
-  const route = context.engines.offer(task.verb)?.route
+  const route = context.engines.offer(task.kind)?.route
   if (!route) return { outcome: 'failed', code: 'not_supported', retryable: false }
   const request = requestOf(task)
   const opened = await openInputs(context, task, route, control.signal)
@@ -60,8 +60,8 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   }
 }
 
-function requestOf({ object, verb, input }: Task): EngineRequest {
-  return object === 'operation' ? operationRequest(verb as Operation, input as OperationInput) : ({ verb, ...input } as GenerationRequest)
+function requestOf({ object, kind, input }: Task): EngineRequest {
+  return object === 'operation' ? operationRequest(kind as Operation, input as OperationInput) : ({ kind, ...input } as GenerationRequest)
 }
 
 /** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */
@@ -78,6 +78,6 @@ function failedRun(
   task: Task,
   { code, retryable, retryAfterMs, details, cause }: FailedRun & { cause?: unknown },
 ): FailedRun {
-  log.warn({ event: 'engine_failed', ...taskLogFields(task), verb: task.verb, code, retryable, retryAfterMs, err: cause }, 'engine failed')
+  log.warn({ event: 'engine_failed', ...taskLogFields(task), kind: task.kind, code, retryable, retryAfterMs, err: cause }, 'engine failed')
   return { outcome: 'failed', code, retryable, ...(retryAfterMs !== undefined && { retryAfterMs }), ...(details && { details }) }
 }

@@ -65,7 +65,7 @@ async function submitOnce(
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
   const known = await replay(context, creating, key.tenant, idempotency, current)
   if (known) return known
-  const { object, verb, input, uploads, price, cancelPercent, estimatedCost, record } = await quote(context, body, current)
+  const { object, kind, input, uploads, price, cancelPercent, estimatedCost, record } = await quote(context, body, current)
   const task: NewTask = {
     id: context.uuid(),
     tenant: key.tenant,
@@ -73,7 +73,7 @@ async function submitOnce(
     keyId: key.keyId,
     keyVersionId: key.id,
     object,
-    verb,
+    kind,
     input,
     webhookUrl: body.webhook_url ?? null,
     metadata: body.metadata ?? {},

@@ -24,7 +24,7 @@ export function taskHistory(task: Task, deliveries: Delivery[], after: number, l
 
 function* begun(task: Task): Generator<HistoryEvent> {
   const { id: task_id, startedAt } = task
-  const kind = task.object === 'generation' ? { kind: task.verb } : { operation: task.verb }
+  const kind = task.object === 'generation' ? { kind: task.kind } : { operation: task.kind }
   yield {
     sequence: SEQUENCE.created,
     name: 'task.created',

@@ -120,7 +120,7 @@ function append<V>(lists: Map<string, V[]>, name: string, value: V): void {
 
 async function* tasksOf(store: Store, tenant: string): AsyncGenerator<Task> {
   for (const object of ['generation', 'operation'] as const) {
-    const filter = { object, verb: null, status: null, createdAfter: null, createdBefore: null }
+    const filter = { object, kind: null, status: null, createdAfter: null, createdBefore: null }
     for (let before: string | null = null, more = true; more;) {
       const page: Task[] = await store.tasks(tenant, filter, before, PAGE)
       yield* page

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { engineReport } from '../../src/bootstrap/engine-report.ts'
 
-const route = (verb: string, engine: string) => `  - { ${verb}, engine: ${engine}, price: { amount: "1", per: Job } }\n`
+const route = (kind: string, engine: string) => `  - { ${kind}, engine: ${engine}, price: { amount: "1", per: Job } }\n`
 
 t.test('every route is listed, with what is missing for it', async (t) => {
   const folder = t.testdir({

@@ -16,7 +16,7 @@ const controlFor = ({ inputsOf = () => [] }: EnginePlace, request: EngineRequest
 export const enginePromises: Promises<EnginePlace> = {
   'it says what it makes, and in which formats': async (t, { engine, requests }) => {
     t.ok(requests.length > 0)
-    for (const { verb, format } of requests) t.ok(engine.offers[verb]?.formats.includes(format), verb)
+    for (const { kind, format } of requests) t.ok(engine.offers[kind]?.formats.includes(format), kind)
   },
   'a quote is whole thousandths, none below zero, and the same each time': async (t, { engine, requests }) => {
     for (const request of requests) {
@@ -32,7 +32,7 @@ export const enginePromises: Promises<EnginePlace> = {
       t.ok((await bytesOf(made)).length > 0)
       if (made.outcome !== 'made') continue
       if ('width' in request) {
-        t.match(made.contentType, { image: /^image\//, video: /^video\//, music: /^audio\// }[request.verb])
+        t.match(made.contentType, { image: /^image\//, video: /^video\//, music: /^audio\// }[request.kind])
         t.same(made.facts, { width: request.width, height: request.height, durationMs: request.durationMs })
       }
       const quote = engine.quote(request, LIMITS)

@@ -27,15 +27,15 @@ t.test('jpeg and jpg with a transparent background are refused before any engine
 t.test('the headers of all sources bound the result, with room for what packets differ by; anything unknown leaves the limits of the route', async (t) => {
   const picture = (width: number, height: number): SourceInfo => ({ contentType: 'image/png', width, height, durationMs: null })
   const film = (durationMs: number | null, contentType = 'video/mp4'): SourceInfo => ({ contentType, width: 640, height: 480, durationMs })
-  const trim = (startMs: number, endMs: number | null) => ({ verb: 'trim', startMs, endMs, mode: 'accurate', format: 'mp4' }) as OperationRequest
-  const merge = { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } as OperationRequest
-  const upscale = { verb: 'upscale', scale: 2, format: 'png' } as OperationRequest
+  const trim = (startMs: number, endMs: number | null) => ({ kind: 'trim', startMs, endMs, mode: 'accurate', format: 'mp4' }) as OperationRequest
+  const merge = { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } as OperationRequest
+  const upscale = { kind: 'upscale', scale: 2, format: 'png' } as OperationRequest
   const { pixels, durationMs } = LIMITS
   const cases: [OperationRequest, SourceInfo[], { pixels: number; durationMs: number }][] = [
     [upscale, [picture(100, 50)], { pixels: 20_000, durationMs }],
     [upscale, [picture(4000, 4000)], { pixels, durationMs }],
     [upscale, [null], { pixels, durationMs }],
-    [{ verb: 'ai_edit' } as OperationRequest, [picture(100, 50)], { pixels, durationMs }],
+    [{ kind: 'ai_edit' } as OperationRequest, [picture(100, 50)], { pixels, durationMs }],
     [merge, [film(4000), film(4000)], { pixels, durationMs: 9800 }],
     [merge, [film(4000), null], { pixels, durationMs }],
     [merge, [film(4000), film(null)], { pixels, durationMs }],

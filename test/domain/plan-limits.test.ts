@@ -9,7 +9,7 @@ const coding = (terms: Partial<NonNullable<PlanSpec['coding']>>) => plan('coder'
 const media = (terms: Partial<NonNullable<PlanSpec['media']>>) => plan('studio', { product: 'Media', media: { ...plan('studio', { product: 'Media' }).spec.media!, ...terms } })
 
 const planVerdict = (limits: PlanLimits | null, resource: ReturnType<typeof plan>) =>
-  verdictOf(limits, resource, (verb) => (verb === 'image' ? { verb, micro: 40_000, per: 'Job' } : null))
+  verdictOf(limits, resource, (kind) => (kind === 'image' ? { kind, micro: 40_000, per: 'Job' } : null))
 
 t.test('a plan may grant what its namespace allows, and its refusal names everything else', async (t) => {
   const table: [string, Omit<Limit, 'namespaces'>, ReturnType<typeof plan>, RegExp | null][] = [

@@ -48,7 +48,7 @@ export function runControl(more: Partial<Parameters<Engine['run']>[1]> = {}): Pa
   return { model: null, limits: LIMITS, inputs: [], job, idempotencyKey: 'task:1', signal: new AbortController().signal, progress: () => {}, ...more }
 }
 
-export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS]): FakeEngine {
+export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS]): FakeEngine {
   const steps: Step[] = []
   const waiting: { count: number; resolve: () => void }[] = []
   let released = Promise.withResolvers<void>()
@@ -91,7 +91,7 @@ export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS])
     async open(name) {
       fake.opened.push(name)
       const engine: Engine = {
-        offers: Object.fromEntries(verbs.map((verb) => [verb, { formats: ['png'] }])),
+        offers: Object.fromEntries(kinds.map((kind) => [kind, { formats: ['png'] }])),
         quote: amountsAtMost,
         async run(request, control) {
           control.signal.throwIfAborted()

@@ -21,7 +21,7 @@ import { SIDES, SIDE_TIMEOUT_MS, type Start } from './sides.ts'
 t.setTimeout(SIDE_TIMEOUT_MS)
 
 const missing = missingOperations(readModels({}).models)
-const imageSkip = (verb: Modelled): string | false => missing[verb] ?? false
+const imageSkip = (kind: Modelled): string | false => missing[kind] ?? false
 
 /** The operations of the local engine, each long enough to be interrupted, and why one cannot run here. */
 const CASES: readonly { body: (url: string) => object; skip: string | false }[] = [

@@ -150,7 +150,7 @@ t.test("the single task of a tenant waits for at most one run behind ten tenants
   for (const [n, tenant] of tenants.entries()) {
     const subscription = `${tenant}/backlog`
     const { keysVersion } = await eventually('the plan', () => store.subscription(subscription))
-    const facts = { tenant, subscription, state: 'queued', createdAt: Date.now(), sweepAt: null, webhookUrl: null, verb: 'image', input: SMALL } as const
+    const facts = { tenant, subscription, state: 'queued', createdAt: Date.now(), sweepAt: null, webhookUrl: null, kind: 'image', input: SMALL } as const
     const queued = Array.from({ length: 1000 }, (_, i) => taskOf(n * 1000 + i, facts))
     // The rest only fill the queue until the test ends.
     await Promise.all(queued.slice(0, 20).map((one) => store.createTask(one)))
@@ -159,7 +159,7 @@ t.test("the single task of a tenant waits for at most one run behind ten tenants
   }
   await started.join('worker', { WORKER_SLOTS: '1' })
   const ran = async () => {
-    const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }, null, 1000)))
+    const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', kind: null, status: null, createdAfter: null, createdBefore: null }, null, 1000)))
     return tasks.flat().filter(({ startedAt }) => startedAt !== null).map(({ startedAt }) => startedAt ?? 0)
   }
   // Until each tenant had its first run: from then on a tenant that was never served is next.

@@ -330,7 +330,7 @@ const backendsOf = (stored: Buffer | null) => ({ files: { get: async () => store
 
 function madeOf(contentType: string, bytes: number): Task {
   const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
-  return { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
+  return { id: 'i', kind: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
 }
 
 const MOST_BYTES = 2 * 1024 * 1024

@@ -99,7 +99,7 @@ t.test('progress is sent as it grows, with ids that grow with it', async (t) => 
   await studio.engine.begun(1)
   const stream = await follow(t, studio, id)
   await stream.until('task.processing')
-  const [task] = await studio.store.tasks('acme', { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }, null, 1)
+  const [task] = await studio.store.tasks('acme', { object: 'generation', kind: null, status: null, createdAfter: null, createdBefore: null }, null, 1)
   for (const progress of [10, 55]) {
     await studio.store.renewTask(id, task?.epoch ?? 0, progress, studio.time.now + 60_000)
     while (!stream.events().some(({ data }) => data['progress'] === progress)) await new Promise((resolve) => setTimeout(resolve, 5))

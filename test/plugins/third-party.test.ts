@@ -65,11 +65,11 @@ t.test("the example's engine passes the engine contract, except for the seed, wh
   app.decorate('engines', { add: (type: string, open: unknown) => void types.set(type, open) } as FastifyInstance['engines'])
   await app.register(plugin, { fallback: '808080' }).ready()
   const { 'the same prompt and seed give the same bytes, another seed gives others': _seeds, ...promises } = enginePromises
-  const request: GenerationRequest = { verb: 'image', prompt: 'x', width: 33, height: 7, durationMs: null, seed: null, format: 'png' }
-  const edit: OperationRequest = { verb: 'ai_edit', prompt: 'x', strength: null, seed: null, format: 'png' }
+  const request: GenerationRequest = { kind: 'image', prompt: 'x', width: 33, height: 7, durationMs: null, seed: null, format: 'png' }
+  const edit: OperationRequest = { kind: 'ai_edit', prompt: 'x', strength: null, seed: null, format: 'png' }
   const source = { role: 'media', contentType: 'image/png', bytes: IMAGE.length, read: async function* () { yield IMAGE } } as const
   for (const [promise, proof] of Object.entries(promises)) {
-    t.test(promise, async (t) => proof(t, { engine: await guarded('solid-colour', types.get('solid-colour'))('solid', {}), requests: [request, edit], inputsOf: ({ verb }) => (verb === 'ai_edit' ? [source] : []) }))
+    t.test(promise, async (t) => proof(t, { engine: await guarded('solid-colour', types.get('solid-colour'))('solid', {}), requests: [request, edit], inputsOf: ({ kind }) => (kind === 'ai_edit' ? [source] : []) }))
   }
 })
 
@@ -191,7 +191,7 @@ t.test('a worker registers the engines of plugins without open routes; a dispatc
   t.equal((await dispatcher.inject('/open')).statusCode, 404)
 })
 
-const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 32, durationMs: null, seed: null, format: 'png' }
+const image: GenerationRequest = { kind: 'image', prompt: 'x', width: 64, height: 32, durationMs: null, seed: null, format: 'png' }
 const control = runControl()
 const opened = (engine: object): Promise<Engine> => guarded('x', async () => ({ offers: { image: { formats: ['png'] } }, run: async () => null, ...engine }))('x', {})
 
@@ -200,7 +200,7 @@ t.test('an engine may omit members that follow from the request', async (t) => {
   const engine = await opened({ run: async () => ({ outcome: 'made', body, contentType: 'image/png' }) })
   t.same(engine.quote(image, LIMITS), amountsOf(image))
   t.same(await engine.run(image, control), { outcome: 'made', body, contentType: 'image/png', facts: { width: 64, height: 32, durationMs: null }, used: amountsOf(image) })
-  const upscale: OperationRequest = { verb: 'upscale', scale: 2, format: 'png' }
+  const upscale: OperationRequest = { kind: 'upscale', scale: 2, format: 'png' }
   t.same(engine.quote(upscale, LIMITS), { Job: 1000, Second: 0, Megapixel: 16_000 }, 'the limit, where the source decides')
   t.match(await engine.run(upscale, control), { facts: { width: null, height: null, durationMs: null }, used: { Megapixel: 16_000 } })
   const measured = await opened({ offers: { upscale: { formats: ['png'] } }, run: async () => ({ outcome: 'made', body: IMAGE, contentType: 'image/png' }) })
@@ -218,7 +218,7 @@ t.test('after a run nothing listens to its signal', async (t) => {
 t.test('a length that a plugin measures in fractions is rounded up, and charged', async (t) => {
   const answer = { outcome: 'made', body: Buffer.from('x'), contentType: 'video/mp4', facts: { width: 64, height: 32, durationMs: 1999.2 } }
   const engine = await opened({ offers: { trim: { formats: ['mp4'] } }, run: async () => answer })
-  const made = await engine.run({ verb: 'trim', startMs: 0, endMs: 2000, format: 'mp4' } as OperationRequest, control)
+  const made = await engine.run({ kind: 'trim', startMs: 0, endMs: 2000, format: 'mp4' } as OperationRequest, control)
   t.match(made, { outcome: 'made', facts: { durationMs: 2000 }, used: { Second: 2000 } })
   t.equal(made.outcome === 'made' && costOf({ micro: 3, per: 'Second' }, made.used), 6)
 })

@@ -272,7 +272,7 @@ const outageBugs: Listed[] = [
   {
     name: 'a task that nobody takes is kept for ever',
     file: 'src/tasks/recovery-sweeps.ts', within: 100,
-    from: '&& !isServed(task.verb)) return',
+    from: '&& !isServed(task.kind)) return',
     to: '&& task.attempts < 0) return',
   },
   {

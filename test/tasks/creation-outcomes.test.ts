@@ -25,7 +25,7 @@ async function open(t: Test) {
 
 t.test('a late refusal leaves the task that another request with its key had queued, and its uploads, and answers it', async (t) => {
   const { store, files, context, record } = await open(t)
-  const request = task(1, { object: 'operation', verb: 'upscale', input: { media_url: { content_type: 'image/png', bytes: 3 } }, idempotency: { key: 'again', bodyHash: 'b' } })
+  const request = task(1, { object: 'operation', kind: 'upscale', input: { media_url: { content_type: 'image/png', bytes: 3 } }, idempotency: { key: 'again', bodyHash: 'b' } })
 
   const answers: (() => Promise<Answer<'hold'>>)[] = [
     async () => ({ outcome: 'held' }) as Answer<'hold'>,

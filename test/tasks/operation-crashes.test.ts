@@ -88,8 +88,8 @@ async function create({ context }: Process, { source }: World, tenant: string): 
   const record = await context.store.subscription(subscription)
   if (!record) throw new Error('there is no plan')
   const input = { media_url: `${source.url}/image`, mask_url: { content_type: 'image/png', bytes: MASK.length }, prompt: 'x', output_format: 'png' }
-  const request = { id: context.uuid(), tenant, subscription, keyId: 'key-1', keyVersionId: 'key-1-0', object: 'operation' as const, verb: 'inpaint', input, webhookUrl: null, metadata: {}, idempotency: { key: 'k', bodyHash: '' } }
-  const created = await createTask(context, creatingFor(subscription), { ...request, price: { verb: 'inpaint', micro: 100, per: 'Job' }, estimatedCost: 100, maxAttempts: 3 }, record, [{ field: 'mask_url', bytes: MASK }])
+  const request = { id: context.uuid(), tenant, subscription, keyId: 'key-1', keyVersionId: 'key-1-0', object: 'operation' as const, kind: 'inpaint', input, webhookUrl: null, metadata: {}, idempotency: { key: 'k', bodyHash: '' } }
+  const created = await createTask(context, creatingFor(subscription), { ...request, price: { kind: 'inpaint', micro: 100, per: 'Job' }, estimatedCost: 100, maxAttempts: 3 }, record, [{ field: 'mask_url', bytes: MASK }])
   return created.task
 }
 
@@ -144,7 +144,7 @@ async function everywhere(t: Test, answers: Answer[], scenario: Scenario, check:
         return true
       })
       await recover(world)
-      const [task] = await world.store.tasks(tenant, { object: 'operation', verb: null, status: null, createdAfter: null, createdBefore: null }, null, 10)
+      const [task] = await world.store.tasks(tenant, { object: 'operation', kind: null, status: null, createdAfter: null, createdBefore: null }, null, 10)
       const label = `killed ${when} call ${at}`
       check(task, world)
       t.ok(!task || FINAL.includes(task.state), `${label}: ${task?.state ?? 'no task'}`)

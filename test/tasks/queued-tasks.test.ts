@@ -25,7 +25,7 @@ async function open(t: Test): Promise<Store> {
 async function queue(store: Store, n: number, { held = true, ...facts }: Partial<Task> & { held?: boolean } = {}): Promise<void> {
   const queued = task(n, { state: 'queued', sweepAt: T0 + HOUR_MS / 4, ...facts })
   await store.createTask(queued)
-  if (held) await store.change(STUDIO, { ...hold(queued.id, queued.verb), amount: QUOTE }, T0)
+  if (held) await store.change(STUDIO, { ...hold(queued.id, queued.kind), amount: QUOTE }, T0)
 }
 
 function contextOf(store: Store, now: () => number): TaskContext {
@@ -47,7 +47,7 @@ async function sweepFor(store: Store, hours: number, options: SweepOptions, reas
 t.test('a task of a kind that no worker takes fails after QUEUE_HOURS as not_supported, and is refunded', async (t) => {
   const store = await open(t)
   await queue(store, 1)
-  await queue(store, 2, { verb: 'video' })
+  await queue(store, 2, { kind: 'video' })
   t.same(await sweepFor(store, 30, UNSERVED, 'unserved'), [24])
   t.match(await store.task('acme', taskId(1)), { state: 'failed', outcome: { outcome: 'failed', code: 'not_supported' }, actualCost: 0, refundAmount: QUOTE })
   t.same((await store.deliveries(taskId(1))).map(({ event }) => event), ['task.failed', 'task.refunded'])

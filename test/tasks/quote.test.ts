@@ -33,13 +33,13 @@ t.test('a parameter that the model of the route has no input for is a 400 that n
 })
 
 function contextOf(names?: InputNames) {
-  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { verb: 'any', micro: 50_000, per: 'Job' } } as unknown as Offer['route']
+  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { kind: 'any', micro: 50_000, per: 'Job' } } as unknown as Offer['route']
   const offer: Offer = {
     route,
     formats: ['png'],
     engine: 'provider',
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
-    unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.verb], roles),
+    unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.kind], roles),
   }
   return { clock: () => 1, files: {} as Files, refusedUrl: () => null, linkedFile: () => null, engines: { offer: () => offer } as unknown as Engines }
 }

@@ -50,9 +50,9 @@ function withHolds(store: Store): Store['subscription'] {
 }
 
 function insert(raw: DatabaseSync, tasks: Task[]): void {
-  const statement = raw.prepare(`INSERT INTO tasks (id, tenant, object, verb, created_at, state, idempotency_key, sweep_at, done_at, record) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, ?)`)
+  const statement = raw.prepare(`INSERT INTO tasks (id, tenant, object, kind, created_at, state, idempotency_key, sweep_at, done_at, record) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, ?)`)
   raw.exec('BEGIN')
-  for (const one of tasks) statement.run(one.id, one.tenant, one.object, one.verb, one.createdAt, one.state, one.sweepAt, JSON.stringify(one))
+  for (const one of tasks) statement.run(one.id, one.tenant, one.object, one.kind, one.createdAt, one.state, one.sweepAt, JSON.stringify(one))
   raw.exec('COMMIT')
 }
 

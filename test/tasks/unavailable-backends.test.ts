@@ -67,7 +67,7 @@ async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Ta
   await store.change('acme/studio', mediaPlan(), T0)
   const queued = task(1, { state: 'queued', maxAttempts: 2, job: 'job-1' })
   await store.createTask(queued)
-  await store.change('acme/studio', { ...hold(queued.id, queued.verb), amount: queued.estimatedCost }, T0)
+  await store.change('acme/studio', { ...hold(queued.id, queued.kind), amount: queued.estimatedCost }, T0)
   let now = T0
   const quiet = () => {}
   const log = { info: quiet, warn: quiet, error: quiet }
@@ -76,7 +76,7 @@ async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Ta
   const minutes: number[] = []
   for (; now < T0 + 2 * HOUR_MS; now += 1000) {
     const claimed: Task[] = []
-    await claimDue(context, { kinds: [queued.verb], limit: 1, leaseMs: 30_000, start: (one) => claimed.push(one) })
+    await claimDue(context, { kinds: [queued.kind], limit: 1, leaseMs: 30_000, start: (one) => claimed.push(one) })
     for (const one of claimed) {
       if (made.outcome === 'unavailable' && now < T0 + HOUR_MS) t.equal(one.job, 'job-1', 'a run resumes the job of the one before')
       minutes.push((now - T0) / 60_000)

@@ -54,9 +54,9 @@ const creating: Creating = async (run) => {
 }
 
 async function create(backends: TaskContext, n: number): Promise<void> {
-  const price = { verb: 'image', micro: 100, per: 'Job' as const }
+  const price = { kind: 'image', micro: 100, per: 'Job' as const }
   const owner = { tenant: 'acme', subscription: STUDIO, keyId: 'key-1', keyVersionId: 'key-1-1' }
-  const request = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
+  const request = { object: 'generation' as const, kind: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
   const idempotency = { key: `key ${n}`, bodyHash: '' }
   const record = await backends.store.subscription(STUDIO)
   if (!record) throw new Error('there is no plan')

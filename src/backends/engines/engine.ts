@@ -176,7 +176,7 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
 
   async function warnOfMissing(loaded: Table): Promise<void> {
     for (const { kind, engine, missing } of await routeStates(loaded)) {
-      if (missing !== null && table === loaded) log.warn({ event: 'route_unavailable', verb: kind, engine, missing }, 'route not available')
+      if (missing !== null && table === loaded) log.warn({ event: 'route_unavailable', kind, engine, missing }, 'route not available')
     }
   }
 
@@ -200,8 +200,8 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
       else watched = await watchFile(load, refused, pollMs)
     },
     async run(request, control, limits) {
-      const route = table.routes.get(request.verb)
-      const engine = offerOf(table, request.verb) && route && table.engines.get(route.engine)?.engine
+      const route = table.routes.get(request.kind)
+      const engine = offerOf(table, request.kind) && route && table.engines.get(route.engine)?.engine
       if (!route || !engine) return notMade('not_supported', false)
       return runWithin(engine, request, route, { ...control, model: route.model, limits: limits ?? route.max })
     },

@@ -175,7 +175,7 @@ function routeOf(entry: Static<typeof RouteEntry>, engineType: string, line: num
     kind,
     engine: entry.engine,
     model: entry.model ?? null,
-    price: { verb: kind, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
+    price: { kind, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
     max: {
       durationMs: Math.round(maxSeconds * 1000),
       pixels: Math.round((entry.max?.megapixels ?? DEFAULTS.megapixels) * 1_000_000),

@@ -7,7 +7,7 @@ import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/
 import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/media-generations.ts'
 import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent } from '../../fakes/engine.ts'
 
-const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
+const image: GenerationRequest = { kind: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
 const control = () => runControl()
 
 function routes(text: string): Map<string, Route> {
@@ -65,7 +65,7 @@ t.test('a file may be JSON, and engines may have options of their own', async (t
   t.match(read, {
     settings: {
       engines: [{ name: 'a', type: 'other', options: { baseUrl: 'http://x' }, line: 1 }],
-      routes: [{ kind: 'upscale', engine: 'a', model: 'm', price: { verb: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
+      routes: [{ kind: 'upscale', engine: 'a', model: 'm', price: { kind: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
     },
   })
 })
@@ -78,9 +78,9 @@ t.test('a canceled run is charged whole where a provider bills it, unless the ro
 })
 
 t.test('what a client leaves out comes from the route', async (t) => {
-  t.same(request('image', {}), { verb: 'image', prompt: 'x', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' })
-  t.same(request('video', { seed: 5 }), { verb: 'video', prompt: 'x', width: 640, height: 360, durationMs: 4000, seed: 5, format: 'png' })
-  t.same(request('music', { output_format: 'webp' }), { verb: 'music', prompt: 'x', width: null, height: null, durationMs: 10_000, seed: null, format: 'webp' })
+  t.same(request('image', {}), { kind: 'image', prompt: 'x', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' })
+  t.same(request('video', { seed: 5 }), { kind: 'video', prompt: 'x', width: 640, height: 360, durationMs: 4000, seed: 5, format: 'png' })
+  t.same(request('music', { output_format: 'webp' }), { kind: 'music', prompt: 'x', width: null, height: null, durationMs: 10_000, seed: null, format: 'webp' })
 })
 
 t.test('an aspect ratio gives a size of about the default area, never above it', async (t) => {
@@ -119,9 +119,9 @@ t.test('a quote is the price times the requested amount, rounded up to a micro-u
 
 t.test("the plan's price goes before the service's, unless it is per a unit that the kind does not have", async (t) => {
   const music = builtIn.get('music')!
-  t.equal(priceOf(music, [{ verb: 'image', micro: 1, per: 'Job' }]), music.price)
-  t.same(priceOf(music, [{ verb: 'music', micro: 7, per: 'Job' }]), { verb: 'music', micro: 7, per: 'Job' })
-  t.equal(priceOf(music, [{ verb: 'music', micro: 7, per: 'Megapixel' }]), music.price)
+  t.equal(priceOf(music, [{ kind: 'image', micro: 1, per: 'Job' }]), music.price)
+  t.same(priceOf(music, [{ kind: 'music', micro: 7, per: 'Job' }]), { kind: 'music', micro: 7, per: 'Job' })
+  t.equal(priceOf(music, [{ kind: 'music', micro: 7, per: 'Megapixel' }]), music.price)
 })
 
 t.test('without a file, the preview engine makes images, videos and music, free of charge, and local engines what can run here', async (t) => {
@@ -129,12 +129,12 @@ t.test('without a file, the preview engine makes images, videos and music, free 
   t.teardown(() => engines.close())
   t.equal(engines.offer('image'), null, 'nothing before it is ready')
   await engines.ready()
-  for (const [verb, per] of [['image', 'Job'], ['video', 'Second'], ['music', 'Second']] as const) {
-    t.match(engines.offer(verb), { engine: 'preview', route: { price: { verb, micro: 0, per } } }, 'previews are free')
+  for (const [kind, per] of [['image', 'Job'], ['video', 'Second'], ['music', 'Second']] as const) {
+    t.match(engines.offer(kind), { engine: 'preview', route: { price: { kind, micro: 0, per } } }, 'previews are free')
   }
-  for (const verb of ['sculpt', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
+  for (const kind of ['sculpt', 'constructor', '__proto__']) t.equal(engines.offer(kind), null)
   await engines.routes()
-  for (const [verb, engine] of [['inpaint', 'local'], ['ai_edit', 'preview'], ['trim', 'local']] as const) t.equal(engines.offer(verb)?.engine ?? engine, engine, verb)
+  for (const [kind, engine] of [['inpaint', 'local'], ['ai_edit', 'preview'], ['trim', 'local']] as const) t.equal(engines.offer(kind)?.engine ?? engine, engine, kind)
 })
 
 async function opening(t: Test, text: string): Promise<Engines> {
@@ -168,7 +168,7 @@ t.test('a route to an engine that does not make it is warned of and not supporte
   engines.add('fake', fakeEngine(['image', 'video', 'music']).open)
   await engines.ready()
   t.match((await engines.routes()).map(({ kind, missing }) => [kind, missing === null]), [['image', true], ['video', true], ['music', true], ['upscale', false]])
-  t.match(warnings, [{ verb: 'upscale', engine: 'fake', missing: 'the engine of this route does not make it' }])
+  t.match(warnings, [{ kind: 'upscale', engine: 'fake', missing: 'the engine of this route does not make it' }])
   t.equal(engines.offer('upscale'), null)
 })
 
@@ -214,7 +214,7 @@ t.test('a run that takes longer than its route allows is provider_timeout; one t
   t.teardown(() => clearInterval(alive))
   t.match(await engines.run(image, control()), { outcome: 'failed', code: 'provider_timeout', retryable: true })
   const controller = new AbortController()
-  const run = engines.run({ ...image, verb: 'music' }, { ...control(), signal: controller.signal })
+  const run = engines.run({ ...image, kind: 'music' }, { ...control(), signal: controller.signal })
   await fake.begun(2)
   controller.abort(new Error('canceled'))
   await t.rejects(run, { message: 'canceled' })
@@ -233,7 +233,7 @@ t.test('a changed file is applied: engines with the same entry stay open, others
   writeFileSync(file, FAKE_ENGINES.split('\n').filter((line) => !line.includes('music')).join('\n'))
   await engines.reload()
   t.same([fake.opened, fake.closed], [['fake', 'second'], ['second']])
-  t.match(await engines.run({ ...image, verb: 'music' }, control()), { outcome: 'failed', code: 'not_supported', retryable: false })
+  t.match(await engines.run({ ...image, kind: 'music' }, control()), { outcome: 'failed', code: 'not_supported', retryable: false })
   await engines.close()
   await engines.close()
   t.same(fake.closed, ['second', 'fake'])

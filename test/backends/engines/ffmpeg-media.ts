@@ -55,10 +55,10 @@ export async function studio(t: Test) {
       return path
     },
     async trim(input: string, request: Partial<TrimJob['request']>, more: Partial<TrimJob> = {}): Promise<Result> {
-      return kept(await trim({ ...(await fresh()), inputs: [input], request: { verb: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4', ...request }, ...more }))
+      return kept(await trim({ ...(await fresh()), inputs: [input], request: { kind: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4', ...request }, ...more }))
     },
     async merge(inputs: string[], request: Partial<MergeJob['request']> = {}, more: Partial<MergeJob> = {}): Promise<Result> {
-      return kept(await merge({ ...(await fresh()), inputs, request: { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4', ...request }, ...more }))
+      return kept(await merge({ ...(await fresh()), inputs, request: { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4', ...request }, ...more }))
     },
   }
 }

@@ -47,16 +47,16 @@ async function opened(t: Test, operation: string, graph: Graph | Uint8Array, wan
 const input = (bytes: Buffer, role: Input['role'] = 'media'): Input => ({ role, contentType: 'image/png', bytes: bytes.length, async *read() { yield bytes } })
 
 async function made(t: Test, request: OperationRequest, graph: Graph, wants: object, picture: Raw, mask?: Raw): Promise<Raw> {
-  const engine = await opened(t, request.verb, graph, wants)
+  const engine = await opened(t, request.kind, graph, wants)
   const inputs = [input(await open(picture).png().toBuffer()), ...(mask ? [input(await open(mask).png().toBuffer(), 'mask')] : [])]
   const result = await engine.run(request, runControl({ inputs }))
   if (result.outcome !== 'made') throw new Error(result.code, { cause: result.cause })
   return decodedBytes(Buffer.concat(await Array.fromAsync(result.body as AsyncIterable<Uint8Array>)))
 }
 
-const UPSCALE = { verb: 'upscale', format: 'png' } as const
-const REMOVE = { verb: 'background_remove', background: 'transparent', crop: false, format: 'png' } as const
-const INPAINT = { verb: 'inpaint', prompt: 'x', seed: 1, growMask: 0, format: 'png' } as const
+const UPSCALE = { kind: 'upscale', format: 'png' } as const
+const REMOVE = { kind: 'background_remove', background: 'transparent', crop: false, format: 'png' } as const
+const INPAINT = { kind: 'inpaint', prompt: 'x', seed: 1, growMask: 0, format: 'png' } as const
 
 const halves = paint(50, 30, (x) => (x < 25 ? [200, 100, 0] : [0, 50, 250]))
 

@@ -13,8 +13,8 @@ const operations = imageOperations(models)
 const missing = missingOperations(models)
 
 /** Runs a test where the operation's packages are installed. */
-function testOf(verb: ImageOperation, promise: string, prove: (t: Test) => Promise<void>): void {
-  const reason = missing[verb]
+function testOf(kind: ImageOperation, promise: string, prove: (t: Test) => Promise<void>): void {
+  const reason = missing[kind]
   void t.test(promise, reason === undefined ? {} : { skip: reason }, prove)
 }
 
@@ -23,7 +23,7 @@ type Result = Awaited<ReturnType<typeof decoded>> & Extract<ImageOutcome, { outc
 const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' }, ai_edit: { prompt: 'snow', seed: 1, strength: null, format: 'png' } } as const
 type More = { request?: object; limits?: { pixels?: number; bytes?: number }; signal?: AbortSignal; progress?: (percent: number) => void }
 
-async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageOutcome> {
+async function run(t: Test, kind: ImageOperation, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageOutcome> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(scratch, { recursive: true }))
   const file = async (name: string, content: Uint8Array | string): Promise<string> => {
@@ -34,8 +34,8 @@ async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, ma
   const inputs = [{ role: 'media' as const, path: await file('media', media) }, ...(mask ? [{ role: 'mask' as const, path: await file('mask', mask) }] : [])]
   const limits = { pixels: 16_000_000, bytes: 100_000_000, ...more.limits }
   const base = { inputs, scratch, limits, signal: more.signal ?? new AbortController().signal, progress: more.progress ?? (() => {}) }
-  const request = { ...PLAIN[verb], ...more.request }
-  return (operations[verb] as (run: object) => Promise<ImageOutcome>)({ ...base, request })
+  const request = { ...PLAIN[kind], ...more.request }
+  return (operations[kind] as (run: object) => Promise<ImageOutcome>)({ ...base, request })
 }
 
 /** The result of a run that has to succeed; its facts are held against the file. */

@@ -54,7 +54,7 @@ t.test('SIGKILL of the process amid a run leaves no ffmpeg, and its scratch fold
     import { scratchFolder } from '${LOCAL}/../process/scratch.ts'
     const { path } = await scratchFolder('${base}')
     const job = { programs: ${JSON.stringify(programs)}, scratch: path, signal: new AbortController().signal, limits: ${JSON.stringify(LIMITS)}, inputs: ['${film}'] }
-    await trim({ ...job, request: { verb: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
+    await trim({ ...job, request: { kind: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
   const worker = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(() => worker.kill('SIGKILL'))
   await once(createInterface(worker.stdout), 'line')

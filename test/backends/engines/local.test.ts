@@ -36,16 +36,16 @@ const INPUTS: Record<string, Input[]> = {
   upscale: [picture],
   inpaint: [picture, { ...input('image/png', WHITE_CORNER), role: 'mask' }],
 }
-const trim: EngineRequest = { verb: 'trim', startMs: 100, endMs: 300, mode: 'accurate', format: 'mp4' }
-const merge: EngineRequest = { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }
+const trim: EngineRequest = { kind: 'trim', startMs: 100, endMs: 300, mode: 'accurate', format: 'mp4' }
+const merge: EngineRequest = { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }
 const images: EngineRequest[] = [
-  { verb: 'background_remove', background: 'transparent', crop: false, format: 'png' },
-  { verb: 'upscale', scale: 2, format: 'jpeg' },
-  { verb: 'inpaint', prompt: 'x', seed: null, growMask: 1, format: 'webp' },
+  { kind: 'background_remove', background: 'transparent', crop: false, format: 'png' },
+  { kind: 'upscale', scale: 2, format: 'jpeg' },
+  { kind: 'inpaint', prompt: 'x', seed: null, growMask: 1, format: 'webp' },
 ]
 /** A reason to skip, or false. */
 const withoutPackages = Object.values(missingOperations(readModels({}).models))[0] ?? false
-const inputsOf = ({ verb }: EngineRequest): Input[] => INPUTS[verb] ?? []
+const inputsOf = ({ kind }: EngineRequest): Input[] => INPUTS[kind] ?? []
 
 async function opened(t: Test, options = {}, open = openLocal): Promise<{ engine: Engine; scratch: string }> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
@@ -74,7 +74,7 @@ t.test('pictures have the requested size and format', { skip: withoutPackages },
     t.match(mediaInfo(bytes, bytes.length), expected[i])
     t.match(made, { facts: { width: expected[i]?.width, height: expected[i]?.height, durationMs: null }, used: { Job: 1000, Second: 0 } })
   }
-  const large = await engine.run({ verb: 'upscale', scale: 4, format: 'png' }, runControl({ inputs: [picture], limits: { ...LIMITS, pixels: 10_000 } }))
+  const large = await engine.run({ kind: 'upscale', scale: 4, format: 'png' }, runControl({ inputs: [picture], limits: { ...LIMITS, pixels: 10_000 } }))
   t.match(large, { outcome: 'failed', code: 'result_too_large', retryable: false, details: { found: { width: Number, height: Number }, limit: { megapixels: 0.01 } } })
   t.same(await readdir(scratch), [])
 })
@@ -93,7 +93,7 @@ t.test('a run that fails or is aborted leaves no file', { skip: withoutFfmpeg },
   const { engine, scratch } = await opened(t)
   const broken = await engine.run(trim, runControl({ inputs: [input('video/mp4', FILM.subarray(0, 300))] }))
   t.match(broken, { outcome: 'failed', code: 'unsupported_input', retryable: false })
-  t.match(await engine.run({ verb: 'trim', startMs: 5000, endMs: null, mode: 'fast', format: 'mp4' }, runControl({ inputs: inputsOf(trim) })), { code: 'start_past_end' })
+  t.match(await engine.run({ kind: 'trim', startMs: 5000, endMs: null, mode: 'fast', format: 'mp4' }, runControl({ inputs: inputsOf(trim) })), { code: 'start_past_end' })
   const controller = new AbortController()
   const run = engine.run(merge, runControl({ inputs: [input('video/mp4', FILM), input('audio/wav', SONG)], signal: controller.signal }))
   controller.abort(new Error('canceled'))

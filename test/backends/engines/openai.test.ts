@@ -16,11 +16,11 @@ import { answers, cuts, fileOf, formOf, hangs, json, redirects, sends, type Resp
 import { mp4, png, wav } from './media-samples.ts'
 import { bytesOf, fakeOutside, input, runOf, type FakeOutside } from './provider-run.ts'
 
-const image: GenerationRequest = { verb: 'image', prompt: 'a lighthouse', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' }
-const video: GenerationRequest = { verb: 'video', prompt: 'waves', width: 640, height: 360, durationMs: 4000, seed: null, format: 'mp4' }
-const music: GenerationRequest = { verb: 'music', prompt: 'a slow waltz', width: null, height: null, durationMs: 2000, seed: 7, format: 'wav' }
-const edit = { verb: 'ai_edit', prompt: 'at night', strength: null, seed: null, format: 'png' } as const
-const inpaint = { verb: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, format: 'png' } as const
+const image: GenerationRequest = { kind: 'image', prompt: 'a lighthouse', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' }
+const video: GenerationRequest = { kind: 'video', prompt: 'waves', width: 640, height: 360, durationMs: 4000, seed: null, format: 'mp4' }
+const music: GenerationRequest = { kind: 'music', prompt: 'a slow waltz', width: null, height: null, durationMs: 2000, seed: 7, format: 'wav' }
+const edit = { kind: 'ai_edit', prompt: 'at night', strength: null, seed: null, format: 'png' } as const
+const inpaint = { kind: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, format: 'png' } as const
 
 type Place = { fake: FakeOpenai; engine: Engine; outside: FakeOutside }
 

@@ -15,9 +15,9 @@ import { runControl } from '../../fakes/engine.ts'
 import { boxes, readSps, type Box } from './mp4-reader.ts'
 
 const small = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 48 }
-const image: GenerationRequest = { ...small, verb: 'image', durationMs: null, format: 'png' }
-const video: GenerationRequest = { ...small, verb: 'video', width: 70, height: 50, durationMs: 550, format: 'mp4' }
-const music: GenerationRequest = { ...small, verb: 'music', width: null, height: null, durationMs: 1500, format: 'wav' }
+const image: GenerationRequest = { ...small, kind: 'image', durationMs: null, format: 'png' }
+const video: GenerationRequest = { ...small, kind: 'video', width: 70, height: 50, durationMs: 550, format: 'mp4' }
+const music: GenerationRequest = { ...small, kind: 'music', width: null, height: null, durationMs: 1500, format: 'wav' }
 
 async function make(request: GenerationRequest): Promise<Buffer> {
   const engine = await openPreview('preview', {})

@@ -14,12 +14,12 @@ import { openReplicate, problem, REPLICATE_TOKEN, type FakeReplicate, type Predi
 import { mp4, png, wav } from './media-samples.ts'
 import { bytesOf, fakeOutside, input, runOf, type FakeOutside } from './provider-run.ts'
 
-const image: GenerationRequest = { verb: 'image', prompt: 'a lighthouse', width: 64, height: 48, durationMs: null, seed: 3, format: 'png' }
-const video: GenerationRequest = { verb: 'video', prompt: 'waves', width: 1280, height: 720, durationMs: 5000, seed: null, format: 'mp4' }
-const upscale = { verb: 'upscale', scale: 4, format: 'png' } as const
-const inpaint = { verb: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, format: 'png' } as const
+const image: GenerationRequest = { kind: 'image', prompt: 'a lighthouse', width: 64, height: 48, durationMs: null, seed: 3, format: 'png' }
+const video: GenerationRequest = { kind: 'video', prompt: 'waves', width: 1280, height: 720, durationMs: 5000, seed: null, format: 'mp4' }
+const upscale = { kind: 'upscale', scale: 4, format: 'png' } as const
+const inpaint = { kind: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, format: 'png' } as const
 
-const ALL = Object.fromEntries(Object.keys(USUAL_NAMES).map((verb) => [verb, {}]))
+const ALL = Object.fromEntries(Object.keys(USUAL_NAMES).map((kind) => [kind, {}]))
 const MODEL = 'acme/painter'
 
 type Place = { fake: FakeReplicate; engine: Engine; outside: FakeOutside }
@@ -84,19 +84,19 @@ t.test('the parts of a request go to the inputs that the entry names, else to th
 t.test('every operation gets its inputs, and is not made without an input that would change its result', async (t) => {
   const urls = { media: ['m1', 'm2'], mask: null }
   const cases: [OperationRequest, Record<string, unknown> | string][] = [
-    [{ verb: 'background_remove', background: 'transparent', crop: false, format: 'png' }, { image: 'm1' }],
-    [{ verb: 'background_remove', background: '#ff0000', crop: false, format: 'png' }, 'background'],
-    [{ verb: 'background_remove', background: 'transparent', crop: true, format: 'png' }, 'crop'],
+    [{ kind: 'background_remove', background: 'transparent', crop: false, format: 'png' }, { image: 'm1' }],
+    [{ kind: 'background_remove', background: '#ff0000', crop: false, format: 'png' }, 'background'],
+    [{ kind: 'background_remove', background: 'transparent', crop: true, format: 'png' }, 'crop'],
     [upscale, { image: 'm1', scale: 4 }],
-    [{ verb: 'ai_edit', prompt: 'p', strength: null, seed: 4, format: 'png' }, { image: 'm1', prompt: 'p', seed: 4 }],
-    [{ verb: 'ai_edit', prompt: 'p', strength: 0.5, seed: null, format: 'png' }, { image: 'm1', prompt: 'p' }],
-    [{ verb: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 1.5, end_time: 4 }],
-    [{ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 0 }],
-    [{ verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }, { videos: ['m1', 'm2'] }],
-    [{ verb: 'merge', transition: 'fade', fit: 'contain', format: 'mp4' }, 'transition'],
+    [{ kind: 'ai_edit', prompt: 'p', strength: null, seed: 4, format: 'png' }, { image: 'm1', prompt: 'p', seed: 4 }],
+    [{ kind: 'ai_edit', prompt: 'p', strength: 0.5, seed: null, format: 'png' }, { image: 'm1', prompt: 'p' }],
+    [{ kind: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 1.5, end_time: 4 }],
+    [{ kind: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 0 }],
+    [{ kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }, { videos: ['m1', 'm2'] }],
+    [{ kind: 'merge', transition: 'fade', fit: 'contain', format: 'mp4' }, 'transition'],
   ]
   for (const [request, expected] of cases) {
-    const given = modelInput(request, USUAL_NAMES[request.verb], urls)
+    const given = modelInput(request, USUAL_NAMES[request.kind], urls)
     t.same(given.outcome === 'input' ? given.input : given.part, expected, JSON.stringify(request))
   }
   t.same(modelInput(inpaint, USUAL_NAMES.inpaint, { media: ['m'], mask: 'k' }), { outcome: 'input', input: { image: 'm', mask: 'k', prompt: 'a boat' } })
@@ -104,7 +104,7 @@ t.test('every operation gets its inputs, and is not made without an input that w
   t.match(modelInput(cases[5]![0], { ...USUAL_NAMES.ai_edit, strength: 'prompt_strength' }, urls), { input: { prompt_strength: 0.5 } })
   t.same(modelInput(inpaint, { media: 'image', prompt: 'prompt' }, { media: ['m'], mask: 'k' }), { outcome: 'lacking', part: 'mask' })
   const { fake, engine } = await open(t)
-  t.match(await engine.run({ verb: 'background_remove', background: '#00ff00', crop: false, format: 'png' }, run({ inputs: [input('media', png(4, 4))] })), { code: 'not_supported', retryable: false })
+  t.match(await engine.run({ kind: 'background_remove', background: '#00ff00', crop: false, format: 'png' }, run({ inputs: [input('media', png(4, 4))] })), { code: 'not_supported', retryable: false })
   t.equal(fake.received.length, 0)
 })
 
@@ -113,13 +113,13 @@ t.test('small inputs are data URLs in the request, large ones are streamed to th
   const [small, large] = [mp4(64, 48, 1000), mp4(64, 48, 1000, { bytes: 3_000_000 })]
   fake.states = [{ status: 'succeeded', output: [`${fake.origin}/delivery/film.mp4`] }]
   fake.next('GET /delivery/film.mp4', sends(small, 'video/mp4'))
-  t.equal((await engine.run({ verb: 'merge', transition: 'none', fit: 'cover', format: 'mp4' }, run({ inputs: [input('media', small), input('media', large)] }))).outcome, 'made')
+  t.equal((await engine.run({ kind: 'merge', transition: 'none', fit: 'cover', format: 'mp4' }, run({ inputs: [input('media', small), input('media', large)] }))).outcome, 'made')
   const [file] = fake.files.values()
   t.ok(file?.bytes.equals(large))
   t.match(file, { name: 'input.mp4', type: 'video/mp4' })
   t.same(only(fake).input, { videos: [`data:video/mp4;base64,${small.toString('base64')}`, `${fake.url}/files/${[...fake.files.keys()][0]}`] })
   fake.next('POST /v1/files', answers(503), answers(413, problem(413, 'Too large', 'no')))
-  for (const retryable of [true, false]) t.match(await engine.run({ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs: [input('media', large)] })), { code: 'provider_error', retryable })
+  for (const retryable of [true, false]) t.match(await engine.run({ kind: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs: [input('media', large)] })), { code: 'provider_error', retryable })
 })
 
 t.test('a picture that would be too large when enlarged is refused before it is paid for', async (t) => {
@@ -223,7 +223,7 @@ t.test('a creation that the provider puts off waits for as long as it says', asy
   for (const retryAfterMs of [30_000, 60_000, undefined, undefined]) t.match(await engine.run(image, run()), { code: 'provider_error', retryable: true, retryAfterMs })
   fake.next('POST /v1/files', answers(429, {}, { 'retry-after': '5' }))
   const inputs = [input('media', mp4(8, 8, 10, { bytes: 400_000 }))]
-  t.match(await engine.run({ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs })), { retryAfterMs: 5000 }, 'an upload as well')
+  t.match(await engine.run({ kind: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs })), { retryAfterMs: 5000 }, 'an upload as well')
 })
 
 t.test('another port of the API\'s host is another service', async (t) => {
@@ -279,7 +279,7 @@ t.test('a run that is canceled while its input is uploaded creates nothing', asy
   const { fake, engine } = await open(t)
   const controller = new AbortController()
   fake.next('POST /v1/files', hangs)
-  const trim: EngineRequest = { verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }
+  const trim: EngineRequest = { kind: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }
   const running = engine.run(trim, run({ signal: controller.signal, inputs: [input('media', mp4(8, 8, 10, { bytes: 400_000 }))] }))
   await fake.arrived('POST /v1/files')
   const reason = new Error('canceled')

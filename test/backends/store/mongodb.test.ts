@@ -7,7 +7,7 @@ import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb
 import { openStore } from '../../../src/backends/store/store.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
-import { ID, keyVersion, plan, T0, task } from '../../contracts/store/acme.ts'
+import { ID, keyVersion, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
 import { emptyDatabase } from './empty-store.ts'
@@ -37,6 +37,24 @@ t.test('several programs open a store at once, and one opens an existing store',
   await later.close()
   t.same(await indexes(), made)
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 2 }])
+})
+
+t.test('documents keep the names that processes of the earlier release read and write', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  const store = await openStore(url)
+  t.teardown(() => store.close())
+  const price = { kind: 'image', micro: 40_000, per: 'Job' } as const
+  await store.createTask(task(1, { price }))
+  await store.change('acme/studio', mediaPlan({ prices: [price] }), T0)
+  const { kind, ...rest } = price
+  t.match(await db.collection('tasks').findOne(), { verb: kind, price: { verb: kind, ...rest } })
+  t.match(await db.collection('subscriptions').findOne(), { terms: { media: { prices: [{ verb: kind, ...rest }] } } })
+  t.match(await store.task('acme', task(1).id), { kind, price })
+  const other = await openStore(url)
+  t.teardown(() => other.close())
+  t.match(await other.subscription('acme/studio'), { terms: { media: { prices: [price] } } })
 })
 
 t.test('a read-only store is neither created nor upgraded', async (t) => {
@@ -208,5 +226,5 @@ t.test('concurrent processes on one record are exact: none reserves past the lim
   t.ok(sum('admitted') >= 40 && sum('admitted') < 300, `${sum('admitted')} of 300 were admitted`)
   t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
   t.equal(sum('created'), 100, 'each Idempotency-Key made one task')
-  t.match(await store.taskWithKey('acme', 'order-7'), { verb: task(0).verb })
+  t.match(await store.taskWithKey('acme', 'order-7'), { kind: task(0).kind })
 })

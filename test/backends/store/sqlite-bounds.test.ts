@@ -115,7 +115,7 @@ t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a 
     )
     .run(JSON.stringify(task(0)))
 
-  const filter = { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null } as const
+  const filter = { object: 'generation', kind: null, status: null, createdAfter: null, createdBefore: null } as const
   const list = async (facts: object) => {
     let found = 0
     const rows = await rowsReadBy(async () => (found = (await store.tasks('acme', { ...filter, ...facts }, null, 50)).length))
@@ -123,7 +123,7 @@ t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a 
     return rows
   }
   t.ok((await list({})) <= 3 * 50)
-  t.ok((await list({ verb: 'image', status: 'completed' })) <= 2 * 50)
+  t.ok((await list({ kind: 'image', status: 'completed' })) <= 2 * 50)
   t.ok((await list({ createdBefore: T0 + 1000 * minute })) <= 3 * 50)
   const due = (states: TaskState[], perTenant: number) => store.tasksDue(T0 + MANY * minute, [{ states, after: '', limit: 100, perTenant }])
   t.ok((await rowsReadBy(() => due(['queued'], 100))) <= 102)

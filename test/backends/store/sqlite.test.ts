@@ -11,11 +11,12 @@ import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
 import { holdTables } from '../../../src/backends/store/sqlite/subscription-holds.ts'
 import { UPGRADES } from '../../../src/backends/store/sqlite/verbs.ts'
 import { openStore, type Store, type StoreOptions } from '../../../src/backends/store/store.ts'
+import type { Price } from '../../../src/domain/plans.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import { toStoredRecord } from '../../../src/domain/subscription/stored-subscription.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises, type Place } from '../../contracts/store.ts'
-import { admit, hold, ID, keyVersion, mediaPlan, plan, T0, taskId } from '../../contracts/store/acme.ts'
+import { admit, hold, ID, keyVersion, mediaPlan, plan, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { asIfReplicated } from '../../contracts/store/replicated.ts'
 
 function freshFile(t: Test, threads = false): Place & { file: string; open(options?: StoreOptions): Promise<Store> } {
@@ -160,6 +161,31 @@ t.test('key versions without `endedAt` are migrated: those that ended get the cu
   t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
   t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
   t.match(await store.keyVersions('k2'), [{ state: 'deleted', sealed: null }])
+  await store.close()
+})
+
+t.test('tasks and prices of earlier releases, whose kind was stored as `verb`, are migrated', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const older = openDatabase(file, UPGRADES.slice(0, -1))
+  const prices: Price[] = [{ kind: 'image', micro: 40_000, per: 'Job' }, { kind: 'upscale', micro: 123_456_789_012, per: 'Megapixel' }]
+  const planned = reduce<'applyPlan'>(null, mediaPlan({ prices }), T0, 'acme/studio').record!
+  const tasks = [task(1, { price: prices[0]! }), task(2, { object: 'operation', kind: 'upscale', state: 'queued', price: prices[1]! })]
+  const insertTask = older.prepare('INSERT INTO tasks (id, tenant, object, verb, created_at, state, record) VALUES (?, ?, ?, ?, ?, ?, ?)')
+  const insertPlan = older.prepare('INSERT INTO subscriptions (id, version, has_plan, has_reservations, has_holds, has_past, record) VALUES (?, 7, 1, 0, 0, 0, ?)')
+  const text = (record: object) => JSON.stringify(record).replaceAll('"kind":', '"verb":')
+  await older.write(() => {
+    for (const one of tasks) insertTask.run(one.id, one.tenant, one.object, one.kind, one.createdAt, one.state, text(one))
+    insertPlan.run('acme/studio', text({ ...planned, version: 7, media: { ...planned.media, holds: undefined } }))
+    insertPlan.run('acme/code', JSON.stringify({ ...reduce<'applyPlan'>(null, plan(), T0, ID).record!, version: 7 }))
+  })
+  await older.close()
+
+  const store = await openStore(`sqlite:${file}`)
+  const all = { object: 'operation', kind: 'upscale', status: null, createdAfter: null, createdBefore: null } as const
+  t.same(await store.tasks('acme', all, null, 10), [tasks[1]])
+  t.same(await store.task('acme', tasks[0]!.id), tasks[0])
+  t.same((await store.subscription('acme/studio'))?.terms, planned.terms)
+  t.equal((await store.subscription('acme/code'))?.terms.media, null)
   await store.close()
 })
 

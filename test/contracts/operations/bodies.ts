@@ -18,21 +18,21 @@ export const VALID: Record<Operation, (urls: Urls) => Body> = {
 
 /** Every parameter of each operation, by its value in a body and in the engine's request. */
 export const WHOLE: [body: (urls: Urls) => Body, request: EngineRequest, estimatedCost: string][] = [
-  [VALID.background_remove, { verb: 'background_remove', background: 'transparent', crop: false, format: 'png' }, '0.0200'],
-  [({ image }) => ({ operation: 'background_remove', media_url: image, background: '#FFaa00', crop: true, output_format: 'png' }), { verb: 'background_remove', background: '#ffaa00', crop: true, format: 'png' }, '0.0200'],
-  [VALID.upscale, { verb: 'upscale', scale: 2, format: 'png' }, '0.1600'],
-  [({ image }) => ({ operation: 'upscale', media_url: image, scale: 4 }), { verb: 'upscale', scale: 4, format: 'png' }, '0.1600'],
-  [VALID.ai_edit, { verb: 'ai_edit', prompt: 'add a hat', strength: null, seed: null, format: 'png' }, '0.0500'],
-  [({ image, mask }) => ({ operation: 'ai_edit', media_url: image, prompt: 'x', mask_url: mask, strength: 0.5, seed: 7 }), { verb: 'ai_edit', prompt: 'x', strength: 0.5, seed: 7, format: 'png' }, '0.0500'],
-  [VALID.inpaint, { verb: 'inpaint', prompt: 'a lawn', seed: null, growMask: 0, format: 'png' }, '0.1200'],
-  [({ image, mask }) => ({ operation: 'inpaint', media_url: image, mask_url: mask, prompt: 'x', seed: 0, grow_mask: 12 }), { verb: 'inpaint', prompt: 'x', seed: 0, growMask: 12, format: 'png' }, '0.1200'],
-  [VALID.trim, { verb: 'trim', startMs: 100, endMs: null, mode: 'accurate', format: 'png' }, '0.6000'],
-  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 1.5, end_time: 4, mode: 'fast' }), { verb: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'png' }, '0.0250'],
-  [({ song }) => ({ operation: 'trim', media_url: song, start_time: 0, duration: 0.25 }), { verb: 'trim', startMs: 0, endMs: 250, mode: 'accurate', format: 'png' }, '0.0025'],
+  [VALID.background_remove, { kind: 'background_remove', background: 'transparent', crop: false, format: 'png' }, '0.0200'],
+  [({ image }) => ({ operation: 'background_remove', media_url: image, background: '#FFaa00', crop: true, output_format: 'png' }), { kind: 'background_remove', background: '#ffaa00', crop: true, format: 'png' }, '0.0200'],
+  [VALID.upscale, { kind: 'upscale', scale: 2, format: 'png' }, '0.1600'],
+  [({ image }) => ({ operation: 'upscale', media_url: image, scale: 4 }), { kind: 'upscale', scale: 4, format: 'png' }, '0.1600'],
+  [VALID.ai_edit, { kind: 'ai_edit', prompt: 'add a hat', strength: null, seed: null, format: 'png' }, '0.0500'],
+  [({ image, mask }) => ({ operation: 'ai_edit', media_url: image, prompt: 'x', mask_url: mask, strength: 0.5, seed: 7 }), { kind: 'ai_edit', prompt: 'x', strength: 0.5, seed: 7, format: 'png' }, '0.0500'],
+  [VALID.inpaint, { kind: 'inpaint', prompt: 'a lawn', seed: null, growMask: 0, format: 'png' }, '0.1200'],
+  [({ image, mask }) => ({ operation: 'inpaint', media_url: image, mask_url: mask, prompt: 'x', seed: 0, grow_mask: 12 }), { kind: 'inpaint', prompt: 'x', seed: 0, growMask: 12, format: 'png' }, '0.1200'],
+  [VALID.trim, { kind: 'trim', startMs: 100, endMs: null, mode: 'accurate', format: 'png' }, '0.6000'],
+  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 1.5, end_time: 4, mode: 'fast' }), { kind: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'png' }, '0.0250'],
+  [({ song }) => ({ operation: 'trim', media_url: song, start_time: 0, duration: 0.25 }), { kind: 'trim', startMs: 0, endMs: 250, mode: 'accurate', format: 'png' }, '0.0025'],
   // An end past the end is cut there, so that no more than the route's length is held.
-  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 50, end_time: 3600 }), { verb: 'trim', startMs: 50_000, endMs: 3_600_000, mode: 'accurate', format: 'png' }, '0.6000'],
-  [VALID.merge, { verb: 'merge', transition: 'none', fit: 'contain', format: 'png' }, '0.6000'],
-  [({ film, song }) => ({ operation: 'merge', media_url: song, media_urls: [film], transition: 'fade', fit: 'cover' }), { verb: 'merge', transition: 'fade', fit: 'cover', format: 'png' }, '0.6000'],
+  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 50, end_time: 3600 }), { kind: 'trim', startMs: 50_000, endMs: 3_600_000, mode: 'accurate', format: 'png' }, '0.6000'],
+  [VALID.merge, { kind: 'merge', transition: 'none', fit: 'contain', format: 'png' }, '0.6000'],
+  [({ film, song }) => ({ operation: 'merge', media_url: song, media_urls: [film], transition: 'fade', fit: 'cover' }), { kind: 'merge', transition: 'fade', fit: 'cover', format: 'png' }, '0.6000'],
 ]
 
 /** What is taken away from a valid body, or put into it, and the paths of all faults. Undefined takes away. */

@@ -9,16 +9,16 @@ import type { Urls } from './bodies.ts'
 
 const preview = await openPreview('preview', {})
 
-async function rendered(request: Pick<GenerationRequest, 'verb' | 'width' | 'height' | 'durationMs'>): Promise<Buffer> {
+async function rendered(request: Pick<GenerationRequest, 'kind' | 'width' | 'height' | 'durationMs'>): Promise<Buffer> {
   const made = await preview.run({ prompt: 'a lighthouse', seed: null, format: '', ...request }, runControl())
   if (made.outcome !== 'made' || !(made.body instanceof Uint8Array)) throw new Error('the preview engine made nothing')
   return Buffer.from(made.body)
 }
 
-export const IMAGE = await rendered({ verb: 'image', width: 40, height: 30, durationMs: null })
-export const MASK = await rendered({ verb: 'image', width: 20, height: 16, durationMs: null })
-export const FILM = await rendered({ verb: 'video', width: 64, height: 48, durationMs: 500 })
-export const SONG = await rendered({ verb: 'music', width: null, height: null, durationMs: 200 })
+export const IMAGE = await rendered({ kind: 'image', width: 40, height: 30, durationMs: null })
+export const MASK = await rendered({ kind: 'image', width: 20, height: 16, durationMs: null })
+export const FILM = await rendered({ kind: 'video', width: 64, height: 48, durationMs: 500 })
+export const SONG = await rendered({ kind: 'music', width: null, height: null, durationMs: 200 })
 
 const FILES: Record<string, [type: string, bytes: Buffer]> = {
   // The types lie, or say nothing: only the content counts.

@@ -34,7 +34,7 @@ export const scanPromises: Promises<Place> = {
     for (const key of keys) await store.mintKey(key)
     t.same(await all(other, 'keys'), keys)
 
-    const tasks = [task(1), task(2, { state: 'rejected', tenant: 'beta', endedAt: T0 }), task(3, { state: 'failed', object: 'operation', verb: 'trim', endedAt: T0, sweepAt: null })]
+    const tasks = [task(1), task(2, { state: 'rejected', tenant: 'beta', endedAt: T0 }), task(3, { state: 'failed', object: 'operation', kind: 'trim', endedAt: T0, sweepAt: null })]
     for (const one of tasks) await store.createTask(one)
     t.same(await all(other, 'tasks'), tasks)
 

@@ -4,7 +4,7 @@ import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { allDue, delivery, T0, task, taskId } from './acme.ts'
 
-const ALL: TaskFilter = { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }
+const ALL: TaskFilter = { object: 'generation', kind: null, status: null, createdAfter: null, createdBefore: null }
 const MINUTE = 60_000
 
 /** The transitions that lead to each state. */
@@ -146,7 +146,7 @@ export const taskPromises: Promises<Place> = {
     const numbers = states.map((_, i) => i + 1)
     await Promise.all(states.map((state, i) => taskIn(store, state, task(i + 1))))
     await taskIn(store, 'queued', task(20, { tenant: 'globex' }))
-    await taskIn(store, 'queued', task(21, { object: 'operation', verb: 'upscale' }))
+    await taskIn(store, 'queued', task(21, { object: 'operation', kind: 'upscale' }))
     const visible = numbers.filter((n) => !['pending', 'rejected'].includes(states[n - 1]!)).toReversed()
 
     const whole = await other.tasks('acme', ALL, null, 100)
@@ -165,15 +165,15 @@ export const taskPromises: Promises<Place> = {
   'a queued task that was started is listed as processing, as one that settles is': async (t, place) => {
     const store = await place.open()
     const states: TaskState[] = ['queued', 'processing', 'settling', 'queued', 'queued', 'completed']
-    await Promise.all(states.map((state, i) => store.createTask(task(i, { state, verb: i % 2 ? 'video' : 'image', startedAt: i === 4 ? null : T0 }))))
+    await Promise.all(states.map((state, i) => store.createTask(task(i, { state, kind: i % 2 ? 'video' : 'image', startedAt: i === 4 ? null : T0 }))))
     const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
       (await store.tasks('acme', { ...ALL, ...filter }, before, limit)).map(({ id }) => Number(id.slice(-12)))
     t.same(await listed({ status: 'processing' }), [3, 2, 1, 0])
     t.same(await listed({ status: 'queued' }), [4])
     t.same(await listed({ status: 'processing' }, null, 2), [3, 2])
     t.same(await listed({ status: 'processing' }, taskId(2), 1), [1])
-    t.same(await listed({ verb: 'video', status: 'processing' }), [3, 1])
-    t.same(await listed({ verb: 'image', status: 'processing' }), [2, 0])
+    t.same(await listed({ kind: 'video', status: 'processing' }), [3, 1])
+    t.same(await listed({ kind: 'image', status: 'processing' }), [2, 0])
     await store.moveTask(taskId(4), { from: ['queued'] }, 'processing', { startedAt: T0 })
     await store.moveTask(taskId(4), { from: ['processing'] }, 'queued', {})
     t.same(await listed({}), [5, 4, 3, 2, 1, 0])
@@ -181,27 +181,27 @@ export const taskPromises: Promises<Place> = {
     t.same(await listed({ status: 'processing' }, null, 1), [4])
   },
 
-  'a list is filtered by verb, status and creation time': async (t, place) => {
+  'a list is filtered by kind, status and creation time': async (t, place) => {
     const store = await place.open()
-    const verbs = ['image', 'video', 'music', 'image', 'video', 'image']
+    const kinds = ['image', 'video', 'music', 'image', 'video', 'image']
     const states: TaskState[] = ['completed', 'completed', 'failed', 'queued', 'processing', 'pending']
     // Ids are generated some time before their tasks, in different milliseconds.
-    const made = (i: number) => task(i, { id: taskId(i, T0 + i * MINUTE), verb: verbs[i]!, createdAt: T0 + i * MINUTE + 5000 })
-    await Promise.all(verbs.map((_, i) => taskIn(store, states[i]!, made(i))))
+    const made = (i: number) => task(i, { id: taskId(i, T0 + i * MINUTE), kind: kinds[i]!, createdAt: T0 + i * MINUTE + 5000 })
+    await Promise.all(kinds.map((_, i) => taskIn(store, states[i]!, made(i))))
     const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
       (await store.tasks('acme', { ...ALL, ...filter }, before, limit)).map(({ id }) => Number(id.slice(-12)))
 
     t.same(await listed({}), [4, 3, 2, 1, 0])
-    t.same(await listed({ verb: 'video' }), [4, 1])
+    t.same(await listed({ kind: 'video' }), [4, 1])
     t.same(await listed({ status: 'queued' }), [3])
     t.same(await listed({ status: 'completed' }), [1, 0])
     t.same(await listed({ status: 'completed' }, null, 1), [1])
-    t.same(await listed({ verb: 'image', status: 'completed' }), [0])
-    t.same(await listed({ verb: 'image', status: 'processing' }), [])
-    t.same(await listed({ verb: 'image' }, made(3).id), [0])
+    t.same(await listed({ kind: 'image', status: 'completed' }), [0])
+    t.same(await listed({ kind: 'image', status: 'processing' }), [])
+    t.same(await listed({ kind: 'image' }, made(3).id), [0])
     t.same(await listed({ createdAfter: made(1).createdAt, createdBefore: made(4).createdAt }), [3, 2], 'both bounds are exclusive')
     t.same(await listed({ createdAfter: made(1).createdAt - 1, createdBefore: made(4).createdAt + 1 }), [4, 3, 2, 1])
-    t.same(await listed({ createdBefore: made(4).createdAt, verb: 'video' }, made(4).id), [1])
+    t.same(await listed({ createdBefore: made(4).createdAt, kind: 'video' }, made(4).id), [1])
     t.same(await listed({ createdBefore: T0 - 24 * 60 * MINUTE }), [])
     t.same(await listed({ createdAfter: T0 + 24 * 60 * MINUTE }), [])
     t.same(await listed({ createdAfter: -(2 ** 52), createdBefore: 2 ** 52 }), [4, 3, 2, 1, 0])
@@ -238,22 +238,22 @@ export const taskPromises: Promises<Place> = {
     t.same(relayed?.map((one) => one.split(' ')[0]), ['acme', 'acme', 'beta', 'beta', 'globex'])
   },
 
-  'open tasks are counted by state and verb': async (t, place) => {
+  'open tasks are counted by state and kind': async (t, place) => {
     const store = await place.open()
     t.same(await store.openTasks(), [])
     const states = Object.keys(TRANSITIONS) as TaskState[]
     await Promise.all(states.map((state, i) => taskIn(store, state, task(i))))
     await Promise.all([20, 21].map((n) => taskIn(store, 'queued', task(n, { tenant: 'globex' }))))
-    await taskIn(store, 'queued', task(22, { object: 'operation', verb: 'upscale' }))
+    await taskIn(store, 'queued', task(22, { object: 'operation', kind: 'upscale' }))
     const counts = (await store.openTasks()).map(({ state, kind, count }) => `${state} ${kind} ${count}`)
     t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
   },
 
-  'open tasks are counted with the creation time of the oldest of a state and verb': async (t, place) => {
+  'open tasks are counted with the creation time of the oldest of a state and kind': async (t, place) => {
     const store = await place.open()
     await taskIn(store, 'completed', task(1, { createdAt: T0 + 1 }), { endedAt: T0 + 10 })
     for (const n of [3, 5, 7]) await taskIn(store, 'queued', task(n, { createdAt: T0 + n }))
-    await taskIn(store, 'queued', task(8, { object: 'operation', verb: 'upscale', createdAt: T0 + 8 }))
+    await taskIn(store, 'queued', task(8, { object: 'operation', kind: 'upscale', createdAt: T0 + 8 }))
     const oldest = async () => Object.fromEntries((await store.openTasks()).map(({ kind, oldestAt }) => [kind, oldestAt - T0]))
     t.same(await oldest(), { image: 3, upscale: 8 })
     await store.moveTask(taskId(3), { from: ['queued'] }, 'failed', { endedAt: T0 + 20, sweepAt: null })

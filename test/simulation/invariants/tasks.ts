@@ -70,7 +70,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     if (after.lostLeases < before.lostLeases) report(`task ${after.id} has fewer lost leases than before`)
     checkJob(before, after)
     if (before.outcome === null && after.outcome?.outcome === 'failed' && after.outcome.code === 'not_supported') {
-      if (after.verb !== UNSERVED) report(`task ${after.id} failed as not supported, but workers take ${after.verb}`)
+      if (after.kind !== UNSERVED) report(`task ${after.id} failed as not supported, but workers take ${after.kind}`)
       if (!skewed && now() - after.createdAt < QUEUE_MS) report(`task ${after.id} failed as not supported ${now() - after.createdAt} ms after its creation`)
     }
     if (!FINAL.includes(after.state) || after.state === 'rejected') return

@@ -10,7 +10,7 @@ import { ACCOUNTS, type Account } from './accounts.ts'
 import { LINKS, PNG } from './files.ts'
 import { UNSERVED } from './worker.ts'
 
-type Body = Pick<NewTask, 'object' | 'verb' | 'input' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
+type Body = Pick<NewTask, 'object' | 'kind' | 'input' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
 
 const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
 const TIMEOUT_MS = 25_000
@@ -44,7 +44,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const known = key === null ? undefined : bodies.get(`${tenant} ${key}`)
     if (known) return rng.chance(0.05) ? { ...known, idempotency: { key: key ?? '', bodyHash: 'another' } } : known
     const body: Body = {
-      ...(rng.chance(0.3) ? operation() : { object: 'generation', verb: rng.chance(0.06) ? UNSERVED : rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' } }),
+      ...(rng.chance(0.3) ? operation() : { object: 'generation', kind: rng.chance(0.06) ? UNSERVED : rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' } }),
       estimatedCost: rng.pick([0, 50, 120, 200, 350]),
       webhookUrl: rng.chance(0.7) ? `https://${rng.pick(RECEIVERS)}.test/hook` : null,
       idempotency: key === null ? null : { key, bodyHash: 'one' },
@@ -54,13 +54,13 @@ export function clientOf(world: World): (name: string) => Promise<void> {
   }
 
   /** An operation on an upload, a result, or an address, which may vanish between two attempts. */
-  function operation(): Pick<Body, 'object' | 'verb' | 'input'> {
+  function operation(): Pick<Body, 'object' | 'kind' | 'input'> {
     const results = [...checker.seen.tasks.values()].flatMap(({ outcome }) => (outcome?.outcome === 'completed' ? [`${LINKS}${outcome.result.file}`] : []))
     const kind = rng.pick(results.length > 0 ? ['upload', 'address', 'result'] : ['upload', 'address'])
     const address = kind === 'result' ? rng.pick(results) : `https://source.test/${rng.whole(1, 1e9)}`
     if (kind === 'address') world.files.vanishing.set(address, rng.chance(0.4) ? world.scheduler.now() + rng.whole(0, 40_000) : Infinity)
     if (kind === 'result' && rng.chance(0.2)) void world.sleep(rng.whole(0, 20_000)).then(() => expire(address.slice(LINKS.length)))
-    return { object: 'operation', verb: 'upscale', input: { media_url: kind === 'upload' ? { content_type: 'image/png', bytes: PNG.length } : address } }
+    return { object: 'operation', kind: 'upscale', input: { media_url: kind === 'upload' ? { content_type: 'image/png', bytes: PNG.length } : address } }
   }
 
   function expire(file: string): void {
@@ -77,7 +77,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     if (!record) throw planInactive('PlanNotActive')
     const known = await replay(backends, creating, tenant, body.idempotency, record)
     if (known) return known
-    const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
+    const price = { kind: body.kind, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
     const uploads = typeof body.input['media_url'] === 'object' ? [{ field: 'media_url' as const, bytes: PNG }] : []
     return createTask(backends, creating, { id: backends.uuid(), ...owner, ...body, metadata: {}, price, cancelPercent: 40, maxAttempts: account.terms.media?.attempts ?? 1 }, record, uploads)

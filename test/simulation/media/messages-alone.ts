@@ -82,8 +82,8 @@ async function create(world: World, machine: Machine): Promise<Task[]> {
       return answer as Exclude<typeof answer, Stale>
     }
     for (let n = 0; n < (subscription === ONE_TASK ? 1 : TASKS); n++) {
-      const made = { object: 'generation', verb: world.rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' }, estimatedCost: 0, webhookUrl: null, idempotency: null, metadata: {} } as const
-      const price = { verb: made.verb, micro: 0, per: 'Job' as const }
+      const made = { object: 'generation', kind: world.rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' }, estimatedCost: 0, webhookUrl: null, idempotency: null, metadata: {} } as const
+      const price = { kind: made.kind, micro: 0, per: 'Job' as const }
       const { task } = await createTask(backends, creating, { id: backends.uuid(), tenant, subscription, keyId, keyVersionId, ...made, price, maxAttempts: 1 }, record)
       tasks.push(task)
     }

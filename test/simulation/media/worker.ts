@@ -26,7 +26,7 @@ export const QUEUE_MS = 1_500_000
 
 /** Options of the sweep of one process. */
 export function sweepOptions(graceMs: () => number | null): SweepOptions {
-  return { graceMs, queueMs: QUEUE_MS, isServed: (verb) => verb !== UNSERVED }
+  return { graceMs, queueMs: QUEUE_MS, isServed: (kind) => kind !== UNSERVED }
 }
 
 /** `slots`: concurrent runs. With 0 it only sweeps. */

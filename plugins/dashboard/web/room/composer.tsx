@@ -70,7 +70,7 @@ type Props = { kind: Kind; draft: Draft; set: (change: Partial<Draft>) => void }
 
 function Parameters({ kind, draft, set }: Props) {
   const [isOpen, setOpen] = useState(false)
-  const ratios = RATIOS[kind.verb] ?? []
+  const ratios = RATIOS[kind.name] ?? []
   const standard = ratioOf(kind.defaults?.size ?? '', ratios)
   const seconds = kind.defaults?.seconds ?? null
   return (

@@ -46,12 +46,12 @@ export function Editor() {
         label="Operation"
         // Those that do not take what was chosen would only push the rest down.
         kinds={operations.filter((each) => takes(each, family))}
-        value={kind?.verb ?? ''}
+        value={kind?.name ?? ''}
         choose={(operation) => set({ operation })}
       />
       {source && kind && <OperationFields edit={edit} set={set} source={source} kind={kind} />}
       <div class="room-spend">
-        <PriceLine of={quoted} hint={missing ?? ''} isMost={kind !== null && priceOf(room, kind.verb)?.per !== 'Job'} />
+        <PriceLine of={quoted} hint={missing ?? ''} isMost={kind !== null && priceOf(room, kind.name)?.per !== 'Job'} />
         <RequestCode body={body} />
         <CreateButton body={body} quoted={quoted} name="Run" />
       </div>

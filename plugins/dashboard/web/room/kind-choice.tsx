@@ -16,26 +16,26 @@ type Props = {
 export function KindChoice({ label, kinds, value, choose }: Props) {
   const group = useId()
   const room = useRoom()
-  const chosen = kinds.find(({ verb }) => verb === value)
+  const chosen = kinds.find(({ name }) => name === value)
   return (
     <fieldset class={kinds.some(({ object }) => object === 'operation') ? 'kinds two' : 'kinds'}>
       <legend class="visually-hidden">{label}</legend>
       {kinds.map((kind) => {
         const reason = kind.available ? null : (kind.reason ?? 'This service does not offer it.')
-        const price = priceOf(room, kind.verb)
+        const price = priceOf(room, kind.name)
         return (
-          <label key={kind.verb} class={reason === null ? 'kind' : 'kind off'} title={reason ?? explained(kind)}>
+          <label key={kind.name} class={reason === null ? 'kind' : 'kind off'} title={reason ?? explained(kind)}>
             <input
               type="radio"
               name={group}
-              value={kind.verb}
-              checked={value === kind.verb}
+              value={kind.name}
+              checked={value === kind.name}
               disabled={reason !== null}
-              onChange={() => choose(kind.verb)}
+              onChange={() => choose(kind.name)}
             />
             <span class="kind-body">
-              <Icon name={iconOf(kind.verb)} size={18} />
-              <strong>{nameOf(kind.verb)}</strong>
+              <Icon name={iconOf(kind.name)} size={18} />
+              <strong>{nameOf(kind.name)}</strong>
               <small>{reason ?? (price ? priceInWords(price) : '')}</small>
             </span>
           </label>

@@ -20,8 +20,8 @@ const ENGINES: Record<string, string> = {
 }
 
 /** What a kind does and where: an operation says it itself. */
-export function explained({ verb, title, engine }: Kind): string {
-  return [title === undefined ? MAKES[verb] : `${title}.`, engine && ENGINES[engine]].filter(Boolean).join(' ')
+export function explained({ name, title, engine }: Kind): string {
+  return [title === undefined ? MAKES[name] : `${title}.`, engine && ENGINES[engine]].filter(Boolean).join(' ')
 }
 
 /** A short name of what a task makes: its prompt, or its operation; `tasks` has the one whose result it changed, if that is known. */

@@ -2,9 +2,9 @@
 import { api, apiUrl, pageHeaders, Problem, signedOut } from '../api/client.ts'
 import { collectionOf, isFinal, readTask, urlOf, type Result, type Task } from '../api/tasks.ts'
 
-/** A kind of generation, or an operation: its name is `verb`. */
+/** A kind of generation, or an operation. */
 export type Kind = {
-  verb: string
+  name: string
   object: Task['object']
   available: boolean
   reason: string | null
@@ -29,7 +29,7 @@ export type FieldSchema = {
   maximum?: number
   pattern?: string
 }
-export type Price = { plan: string; verb: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }
+export type Price = { plan: string; kind: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }
 export type Kinds = { data: Kind[]; prices: Price[] }
 export type Quote = {
   estimated_cost: string

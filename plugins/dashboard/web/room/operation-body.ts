@@ -61,7 +61,7 @@ export function bodyOf(kind: Kind, edit: Edit, sources: readonly Source[]): Body
     return [[name, typeof value === 'string' ? value.trim() : value]]
   })
   return {
-    operation: kind.verb,
+    operation: kind.name,
     ...(has(kind, 'media_urls') ? { media_urls: sources.map(({ url }) => url) } : { media_url: sources[0]?.url }),
     ...(has(kind, 'mask_url') && edit.mask !== null ? { mask_url: edit.mask } : {}),
     ...(has(kind, 'start_time') ? { start_time: edit.start, ...(edit.end === null ? {} : { end_time: edit.end }) } : {}),

@@ -18,7 +18,7 @@ export function OperationFields({ edit, set, source, kind }: Props) {
   const { usual, rare } = fieldsOf(kind)
   const control = ([name, schema]: [string, FieldSchema]) => (
     <Control
-      key={`${kind.verb} ${name}`}
+      key={`${kind.name} ${name}`}
       name={name}
       schema={name === 'output_format' ? { ...schema, enum: kind.formats ?? [] } : schema}
       value={edit.values[name] ?? kind.values?.[name]}
@@ -28,7 +28,7 @@ export function OperationFields({ edit, set, source, kind }: Props) {
   )
   return (
     <>
-      {has(kind, 'mask_url') && <Mask key={`${kind.verb} ${source.url}`} {...{ edit, set, source, kind }} />}
+      {has(kind, 'mask_url') && <Mask key={`${kind.name} ${source.url}`} {...{ edit, set, source, kind }} />}
       {has(kind, 'start_time') && <TrimHandles key={source.url} {...{ edit, set, source }} />}
       {usual.map(control)}
       {has(kind, 'scale') && <Enlarged {...{ edit, source, kind }} />}

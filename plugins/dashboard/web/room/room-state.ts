@@ -129,12 +129,12 @@ export function useRoom(): RoomContextValue {
 
 /** A kind or operation by its name; null when the service has none of that name. */
 export function kindOf({ kinds }: Pick<RoomContextValue, 'kinds'>, name: string): Kind | null {
-  return kinds.data.find(({ verb }) => verb === name) ?? null
+  return kinds.data.find((kind) => kind.name === name) ?? null
 }
 
 /** Its price under the chosen plan; null when the plan has none. */
 export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'>, kind: string): Price | null {
-  return kinds.prices.find((price) => price.plan === plan && price.verb === kind) ?? null
+  return kinds.prices.find((price) => price.plan === plan && price.kind === kind) ?? null
 }
 
 /** Takes a result or file as the input: the next of the list for an operation that joins, else in place of the present one. The form gets the focus. */

@@ -16,13 +16,13 @@ type RunJob<Request> = (request: Request, job: Job) => Promise<Written | NotMade
 type Operations = {
   offers: Record<string, { formats: readonly [string, ...string[]] }>
   missing: Record<string, string>
-  runs: { [V in Operation]?: RunJob<Extract<OperationRequest, { verb: V }>> }
+  runs: { [V in Operation]?: RunJob<Extract<OperationRequest, { kind: V }>> }
 }
 
 const ALL_FORMATS = Object.keys(FORMATS) as [FormatName, ...FormatName[]]
 /** Of this engine and of `preview` in earlier releases. */
 const ELSEWHERE = Object.fromEntries(
-  ['background_remove', 'upscale', 'inpaint', 'ai_edit'].map((verb) => [verb, 'pictures are edited by an engine of the type local-image']),
+  ['background_remove', 'upscale', 'inpaint', 'ai_edit'].map((kind) => [kind, 'pictures are edited by an engine of the type local-image']),
 )
 
 /** Opens the engine: looks for what each operation needs, and removes the scratch folders of processes that were killed. */
@@ -40,7 +40,7 @@ export const openLocal: OpenEngine = async (_name, options, { runs } = { runs: t
   async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
     control.signal.throwIfAborted()
     await settled
-    const job = 'width' in request ? undefined : (films.runs[request.verb] as RunJob<EngineRequest> | undefined)
+    const job = 'width' in request ? undefined : (films.runs[request.kind] as RunJob<EngineRequest> | undefined)
     return job ? jobs.run((files) => job(request, files), control) : notMade('not_supported', false)
   }
 

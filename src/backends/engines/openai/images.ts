@@ -11,7 +11,7 @@ import { measured, type Fetched, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'
 import { imageSize, styleOf, type Size } from './model-traits.ts'
 
-export type Edit = Extract<OperationRequest, { verb: 'ai_edit' | 'inpaint' }>
+export type Edit = Extract<OperationRequest, { kind: 'ai_edit' | 'inpaint' }>
 type Around = { api: Api; results: Results }
 
 /** A picture larger than this is not answered within JSON. */
@@ -33,14 +33,14 @@ export async function generate(around: Around, request: GenerationRequest, run: 
 export async function edit(around: Around, request: Edit, run: Run): Promise<Made | NotMade> {
   const media = run.inputs.find(({ role }) => role === 'media')
   const mask = run.inputs.find(({ role }) => role === 'mask')
-  if (!media || (request.verb === 'inpaint' && !mask)) return notMade('unsupported_input', false)
+  if (!media || (request.kind === 'inpaint' && !mask)) return notMade('unsupported_input', false)
   if (media.bytes > SOURCE_BYTES) return notMade('input_too_large', false)
   const types = styleOf(run.model) === 'dall-e' ? ['image/png'] : ['image/png', 'image/jpeg', 'image/webp']
   const picture = await pictureOf(await bytesOf(media), types, run.limits, loadSharp)
   if ('outcome' in picture) return picture
   const drawn =
     mask &&
-    (await maskFor(picture, await bytesOf(mask), request.verb === 'inpaint' ? request.growMask : 0, 'transparent', run.limits, loadSharp))
+    (await maskFor(picture, await bytesOf(mask), request.kind === 'inpaint' ? request.growMask : 0, 'transparent', run.limits, loadSharp))
   if (drawn && 'outcome' in drawn) return drawn
   const size = imageSize(run.model, picture, run.limits)
   if (!size) return noSize(run)

@@ -64,10 +64,10 @@ export function openaiEngines(outside: Outside): OpenEngine {
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
     return providedEngine(api, offersOf(given, !runs || hasSharp()), async (request, run, background) => {
-      if (request.verb === 'image') return generate({ api, results }, request, run)
-      if (request.verb === 'ai_edit' || request.verb === 'inpaint') return edit({ api, results }, request, run)
-      if (request.verb === 'video') return film({ api, results, outside, background }, request, run)
-      if (request.verb === 'music' && given.music) return sound(results, given.music, request, run)
+      if (request.kind === 'image') return generate({ api, results }, request, run)
+      if (request.kind === 'ai_edit' || request.kind === 'inpaint') return edit({ api, results }, request, run)
+      if (request.kind === 'video') return film({ api, results, outside, background }, request, run)
+      if (request.kind === 'music' && given.music) return sound(results, given.music, request, run)
       return notMade('not_supported', false)
     })
   }

@@ -13,13 +13,13 @@ type Rendered = { body: Uint8Array } & Pick<Made, 'contentType' | 'facts'>
 /** Messages of the thread: progress in percent, and at the end the result. */
 export type Message = { percent: number } | Rendered
 
-function rendered({ verb, prompt, seed, ...request }: GenerationRequest, progress: (done: number) => void): Rendered {
+function rendered({ kind, prompt, seed, ...request }: GenerationRequest, progress: (done: number) => void): Rendered {
   const [width, height, durationMs] = [request.width ?? 0, request.height ?? 0, request.durationMs ?? 0]
-  if (verb === 'music') {
+  if (kind === 'music') {
     const { left, right } = tune(prompt, seed, durationMs, progress)
     return { body: wav(left, right, SAMPLES_PER_SECOND), contentType: 'audio/wav', facts: { width: null, height: null, durationMs } }
   }
-  if (verb === 'video') {
+  if (kind === 'video') {
     return { body: film(prompt, seed, width, height, durationMs, progress), contentType: 'video/mp4', facts: { width, height, durationMs } }
   }
   return { body: png(painted(prompt, seed, width, height)), contentType: 'image/png', facts: { width, height, durationMs: null } }

@@ -43,7 +43,7 @@ export function providedEngine(api: Api, { offers, missing }: Required<Pick<Engi
     quote: amountsAtMost,
     async run(request, run) {
       run.signal.throwIfAborted()
-      if (!Object.hasOwn(offers, request.verb)) return notMade('not_supported', false)
+      if (!Object.hasOwn(offers, request.kind)) return notMade('not_supported', false)
       const making = make(request, run, track)
       track(making)
       try {

@@ -39,7 +39,7 @@ export const USUAL_NAMES = {
   inpaint: { media: 'image', mask: 'mask', prompt: 'prompt', seed: 'seed' },
   trim: { media: 'video', startSeconds: 'start_time', endSeconds: 'end_time' },
   merge: { allMedia: 'videos' },
-} satisfies Partial<Record<EngineRequest['verb'], InputNames>>
+} satisfies Partial<Record<EngineRequest['kind'], InputNames>>
 
 /** Addresses from which the provider reads the inputs. */
 export type MediaUrls = { media: string[]; mask: string | null }
@@ -102,7 +102,7 @@ type Parts = Partial<Record<PartName, unknown>>
 
 function partsOf(request: EngineRequest, { media, mask }: MediaUrls): Parts {
   const parts: Parts = { ...ownParts(request), format: request.format, mask: mask ?? undefined, media: media[0] }
-  return request.verb === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
+  return request.kind === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
 }
 
 /** The parameters of a request as parts: times in seconds, sizes as models take them. */

@@ -58,20 +58,20 @@ export const ReplicateOptions = Type.Object(
 )
 
 type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks }
-const usualNames: Partial<Record<EngineRequest['verb'], InputNames>> = USUAL_NAMES
-const namesOf = ({ inputs: named }: Offer, { verb }: EngineRequest): InputNames => named ?? usualNames[verb] ?? {}
+const usualNames: Partial<Record<EngineRequest['kind'], InputNames>> = USUAL_NAMES
+const namesOf = ({ inputs: named }: Offer, { kind }: EngineRequest): InputNames => named ?? usualNames[kind] ?? {}
 type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
 export function replicateEngines(outside: Outside): OpenEngine {
   return async (_name, options, { runs } = { runs: true }) => {
     const { offers: offered, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
-    const offers: Partial<Record<EngineRequest['verb'], Offer>> = offered
+    const offers: Partial<Record<EngineRequest['kind'], Offer>> = offered
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
     const engine = providedEngine(api, offersOf(offered, !runs || hasSharp()), async (request, run, background) => {
-      const offer = offers[request.verb] as Offer
+      const offer = offers[request.kind] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
       const url = resultUrl(job.value, request.format)
@@ -80,7 +80,7 @@ export function replicateEngines(outside: Outside): OpenEngine {
     })
     return {
       ...engine,
-      unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.verb] as Offer, request), roles),
+      unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.kind] as Offer, request), roles),
     }
   }
 }
@@ -111,7 +111,7 @@ async function predict(
           return notMade(
             'not_supported',
             false,
-            new ProviderError(`the inputs of ${request.verb} name no input of the model for ${given.part}`),
+            new ProviderError(`the inputs of ${request.kind} name no input of the model for ${given.part}`),
           )
         run.signal.throwIfAborted()
         const body = jsonBody({ ...target.fields, input: given.input })
@@ -165,12 +165,12 @@ async function urlsOf(api: Api, request: EngineRequest, marks: Marks, run: Run):
 /** The inputs as they are sent: with a mask, the picture upright and the mask in the model's form. */
 async function preparedInputs(request: EngineRequest, marks: Marks, { inputs: given, limits }: Run): Promise<readonly Input[] | NotMade> {
   const [media, mask] = [given.find(({ role }) => role === 'media'), given.find(({ role }) => role === 'mask')]
-  if (request.verb === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels)
+  if (request.kind === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels)
     return notMade('input_too_large', false)
   if (!media || !mask) return given
   const upright = await pictureOf(await bytesOf(media), ['image/png', 'image/jpeg', 'image/webp'], limits, loadSharp)
   if ('outcome' in upright) return upright
-  const drawn = await maskFor(upright, await bytesOf(mask), request.verb === 'inpaint' ? request.growMask : 0, marks, limits, loadSharp)
+  const drawn = await maskFor(upright, await bytesOf(mask), request.kind === 'inpaint' ? request.growMask : 0, marks, limits, loadSharp)
   return 'outcome' in drawn ? drawn : [inputOf('media', upright), inputOf('mask', drawn)]
 }
 

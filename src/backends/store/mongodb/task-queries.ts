@@ -117,14 +117,14 @@ const ID_SLACK_MS = 10 * 60_000
 /** Sorts after every id. */
 const LAST = '~'
 
-function rangeOf(tenant: string, { object, verb, createdAfter, createdBefore }: TaskFilter, before: string | null) {
+function rangeOf(tenant: string, { object, kind, createdAfter, createdBefore }: TaskFilter, before: string | null) {
   // Without bounds on the ids, a filter on an old time would scan all newer tasks.
   const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
   const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
   return {
     tenant,
     object,
-    ...(verb !== null && { verb }),
+    ...(kind !== null && { verb: kind }),
     _id: { $gte: lowest, $lt: before !== null && before < latest ? before : latest },
     createdAt: { $gt: createdAfter ?? -1, $lt: createdBefore ?? Number.MAX_SAFE_INTEGER },
   }

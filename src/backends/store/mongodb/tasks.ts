@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import { Busy } from '../../../domain/errors.ts'
+import { fromStoredPrice, toStoredPrice, type StoredPrice } from '../../../domain/subscription/stored-subscription.ts'
 import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
@@ -11,7 +12,12 @@ import type { EventLog } from './event-log.ts'
 import type { Indexes } from './indexes.ts'
 
 /** Members named by a tenant are stored as JSON text: MongoDB does not allow every field name. */
-export type StoredTask = Omit<Stored<Task>, 'input' | 'metadata'> & { input: string; metadata: string } & Written
+export type StoredTask = Omit<Stored<Task>, 'kind' | 'price' | 'input' | 'metadata'> & {
+  verb: string
+  price: StoredPrice
+  input: string
+  metadata: string
+} & Written
 
 export const taskIndexes = {
   tasks: [
@@ -45,7 +51,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   const cache = new Map<string, StoredTask>()
 
   async function createTask(task: Task): ReturnType<Store['createTask']> {
-    const made = { ...toStored(task), input: JSON.stringify(task.input), metadata: JSON.stringify(task.metadata), write: randomUUID() }
+    const made = documentOf(task)
     for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
       if ((await insert(made)) === 'added') {
         remember(made)
@@ -160,9 +166,15 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   }
 }
 
+function documentOf({ kind, price, input, metadata, ...facts }: Task): StoredTask {
+  const texts = { input: JSON.stringify(input), metadata: JSON.stringify(metadata) }
+  return { ...toStored(facts), verb: kind, price: toStoredPrice(price), ...texts, write: randomUUID() }
+}
+
 /** The task of a document. */
-export function taskOf({ input, metadata, write: _write, ...facts }: StoredTask): Task {
-  return { ...fromStored<Task>(facts), input: JSON.parse(input), metadata: JSON.parse(metadata) }
+export function taskOf({ verb, price, input, metadata, write: _write, ...facts }: StoredTask): Task {
+  const texts = { input: JSON.parse(input), metadata: JSON.parse(metadata) }
+  return { ...fromStored(facts), kind: verb, price: fromStoredPrice(price), ...texts }
 }
 
 function passes(task: StoredTask, { from, epoch, epochBelow }: TaskGuard): boolean {

@@ -37,6 +37,13 @@ export const subscriptionTables = `
   ) STRICT;
 `
 
+/** Migration: the kind or operation of a price in a plan's terms is its `kind`. */
+export const priceKinds = `
+  UPDATE subscriptions SET record = json_set(record, '$.terms.media.prices', (
+    SELECT json_group_array(json_set(json_remove(value, '$.verb'), '$.kind', value ->> '$.verb')) FROM json_each(record, '$.terms.media.prices')
+  )) WHERE json_type(record, '$.terms.media.prices') = 'array';
+`
+
 type Due = { subscription: string; ready_at: number; last_served_at: number }
 
 /** A record as it is stored: plain data, which may come from another thread. */

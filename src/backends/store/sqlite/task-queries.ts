@@ -14,7 +14,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const due = openDue(database)
   // The index has every rowid, which are in the order of creation.
   const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
-    `SELECT state, verb AS kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
+    `SELECT state, kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, kind`,
   )
   const createdAt = database.prepare<{ created_at: number }>('SELECT created_at FROM tasks WHERE rowid = ?')
   const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
@@ -79,16 +79,16 @@ const LAST = '~'
 function paging(database: Database): (tenant: string, filter: TaskFilter, before: string | null, limit: number) => string[] {
   const range = 'status = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
   const ofAll = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND ${range}`)
-  const ofVerb = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND verb = ? AND ${range}`)
+  const ofKind = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND kind = ? AND ${range}`)
 
-  return (tenant, { object, verb, status, createdAfter, createdBefore }, before, limit) => {
+  return (tenant, { object, kind, status, createdAfter, createdBefore }, before, limit) => {
     const [after, until] = [createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER]
     // Without bounds on the ids, a filter on an old time would scan all newer tasks.
     const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
     const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
     const bounds = [lowest, before !== null && before < latest ? before : latest, after, until, limit]
     const ids = (status === null ? STATUSES : [status]).flatMap((one) =>
-      verb === null ? ofAll.all(tenant, object, one, ...bounds) : ofVerb.all(tenant, object, verb, one, ...bounds),
+      kind === null ? ofAll.all(tenant, object, one, ...bounds) : ofKind.all(tenant, object, kind, one, ...bounds),
     )
     return ids
       .map(({ id }) => id)

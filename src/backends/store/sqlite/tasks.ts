@@ -44,12 +44,20 @@ export const dueByTenant = `
   CREATE INDEX tasks_due ON tasks (state, tenant, sweep_at) WHERE sweep_at IS NOT NULL;
 `
 
+/** Migration: the kind or operation of a task, and of its price, is its `kind`. */
+export const taskKinds = `
+  ALTER TABLE tasks RENAME COLUMN verb TO kind;
+  DROP INDEX tasks_listed_by_verb;
+  CREATE INDEX tasks_listed_by_kind ON tasks (tenant, object, kind, status, id, created_at);
+  UPDATE tasks SET record = json_set(json_remove(record, '$.verb', '$.price.verb'), '$.kind', kind, '$.price.kind', record ->> '$.price.verb');
+`
+
 export type TaskRow = { record: string }
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
 
 export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
   const insert = database.prepare(
-    `INSERT INTO tasks (tenant, object, verb, created_at, state, idempotency_key, sweep_at, done_at, record, id)
+    `INSERT INTO tasks (tenant, object, kind, created_at, state, idempotency_key, sweep_at, done_at, record, id)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
   )
   const update = database.prepare('UPDATE tasks SET state = ?, idempotency_key = ?, sweep_at = ?, done_at = ?, record = ? WHERE id = ?')
@@ -71,8 +79,8 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   return {
     createTask: (task) =>
       database.write(() => {
-        const { id, tenant, object, verb, createdAt, idempotency } = task
-        const created = insert.run(tenant, object, verb, createdAt, ...changing(task), id)
+        const { id, tenant, object, kind, createdAt, idempotency } = task
+        const created = insert.run(tenant, object, kind, createdAt, ...changing(task), id)
         const stored = created ? undefined : (byId.get(id) ?? byKey.get(tenant, idempotency?.key ?? null))
         return stored ? { outcome: 'existing', task: parseTask(stored) } : { outcome: 'created', task }
       }),

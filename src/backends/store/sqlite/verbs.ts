@@ -11,9 +11,9 @@ import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.
 import { openScanRows, type ScanRows } from './scan.ts'
 import { openSessions, sessionTables } from './sessions.ts'
 import { holdTables } from './subscription-holds.ts'
-import { openSubscriptionRows, subscriptionTables, type SubscriptionRows } from './subscriptions.ts'
+import { openSubscriptionRows, priceKinds, subscriptionTables, type SubscriptionRows } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
-import { dueByTenant, openTasks, taskStatus, taskTables } from './tasks.ts'
+import { dueByTenant, openTasks, taskKinds, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
 export const UPGRADES = [
@@ -28,6 +28,7 @@ export const UPGRADES = [
   dueByTenant,
   codingRequestTables,
   codingRequestTimes,
+  taskKinds + priceKinds,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */

@@ -8,7 +8,7 @@ import { audioFilters, sectionOf, targetOf, videoFilters, type Section, type Tar
 import { formatOf } from './formats.ts'
 import { probe, type Source } from './probe.ts'
 
-export type MergeJob = Job<Extract<OperationRequest, { verb: 'merge' }>>
+export type MergeJob = Job<Extract<OperationRequest, { kind: 'merge' }>>
 
 const SAMPLE_RATE = 48_000
 

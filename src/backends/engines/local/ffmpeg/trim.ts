@@ -7,7 +7,7 @@ import { audioFilters, sectionOf, targetOf, videoFilters } from './filters.ts'
 import { formatOf, type Format } from './formats.ts'
 import { probe, type Source } from './probe.ts'
 
-export type TrimJob = Job<Extract<OperationRequest, { verb: 'trim' }>>
+export type TrimJob = Job<Extract<OperationRequest, { kind: 'trim' }>>
 
 /**
  * `accurate` re-encodes: the result begins with the frame on display at `startMs`, or the next one where that is nearer, and has whole
