@@ -22,6 +22,9 @@ const DIFFERING = `async ([urls, from, to]) => {
   return count / (a.length / 4)
 }`
 
+/** A script of the page: whether a part of the picture is marked. */
+const MARKED = `((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0))(document.querySelector('.mask canvas'))`
+
 /** A script of the page: drops or pastes a file. */
 const HAND_OVER = `([event, name, base64]) => {
   const data = new DataTransfer()
@@ -83,6 +86,9 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.mouse.move(...at(0.7, 0.85), { steps: 6 })
     await page.mouse.up()
     await page.locator('.price[data-state="quoted"]').waitFor()
+    await page.reload()
+    await page.locator('.price[data-state="quoted"]').waitFor()
+    t.equal(await page.evaluate(MARKED), true, 'a reload keeps the marks')
     await page.getByRole('button', { name: 'Undo' }).click()
     await page.getByText('Mark a part.').waitFor()
     await canvas.focus()
@@ -93,6 +99,10 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(await latestOperation(page), { operation: 'inpaint', status: 'completed', input: { mask_url: { content_type: 'image/png' } } })
     t.ok((await inBrowser<number>(page, DIFFERING, [[before, after], 0.64, 0.8])) > 0.005, 'the marked part changed')
     t.equal(await inBrowser(page, DIFFERING, [[before, after], 0, 0.55]), 0, 'the rest did not')
+    await page.getByRole('radio', { name: 'Make', exact: true }).check({ force: true })
+    await useResult(page)
+    await page.getByText('Mark a part.').waitFor()
+    t.equal(await page.evaluate(MARKED), false, 'another source has no marks, also when it was chosen from the other form')
   })
 
   await inPage(t, dashboard, 'a file of the person is uploaded and edited; its name stays text', { path: '/room' }, async (page, t) => {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { inPage, violations, type Dashboard } from './dashboard.ts'
+import { inPage, until, violations, type Dashboard } from './dashboard.ts'
 import { appears, choose, done, make, press, prompt, read, tasks } from './room-page.ts'
 
 const HOSTILE = `Harbour <img src=x onerror="alert('prompt')"><script>alert('prompt')</script>`
@@ -86,6 +86,22 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByRole('heading', { name: 'You are signed out' }).waitFor()
     t.notOk(await page.evaluate('JSON.stringify(localStorage).includes("Half of a thought")'), 'sign-out leaves nothing of it')
+  })
+
+  await inPage(t, dashboard, 'two tabs keep a form each, a new one begins with the latest, and sign-out in one empties all', { path: '/room' }, async (page, t) => {
+    await prompt(page).fill('Typed in the first')
+    const second = await page.context().newPage()
+    await second.goto(page.url())
+    t.equal(await prompt(second).inputValue(), 'Typed in the first')
+    await prompt(second).fill('Typed in the second')
+    await page.reload()
+    t.equal(await prompt(page).inputValue(), 'Typed in the first', 'the second tab has overwritten nothing')
+    await second.reload()
+    t.equal(await prompt(second).inputValue(), 'Typed in the second')
+    await second.getByRole('button', { name: 'Sign out' }).click()
+    await second.getByRole('heading', { name: 'You are signed out' }).waitFor()
+    const kept = () => page.evaluate<boolean>('JSON.stringify([localStorage, sessionStorage]).includes("Typed")')
+    await until('the first tab has forgotten it', async () => !(await kept()))
   })
 
   await inPage(t, dashboard, 'a gallery of which older results are shown keeps them when a task ends', { path: '/room' }, async (page, t) => {

@@ -15,8 +15,11 @@ export function tenantBefore(): string | null {
   return localStorage.getItem(TENANT)
 }
 
+// What another tab has removed at sign-out, this one forgets too.
+addEventListener('storage', ({ key, newValue }) => void (newValue === null && key !== null && sessionStorage.removeItem(key)))
+
 /** Forgets all that was stored for the person, at sign-out; the theme is the browser's. */
 export function forgetPerson(drafts: string): void {
-  const own = Object.keys(localStorage).filter((name) => name === TENANT || name === ENDED || name.startsWith(drafts))
-  for (const name of own) localStorage.removeItem(name)
+  for (const storage of [localStorage, sessionStorage])
+    for (const name of Object.keys(storage)) if (name === TENANT || name === ENDED || name.startsWith(drafts)) storage.removeItem(name)
 }

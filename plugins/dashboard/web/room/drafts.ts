@@ -1,4 +1,7 @@
-/** What was typed in the AI Room and the task on its stage, in this browser until sign-out: a reload or an ended session loses nothing. */
+/**
+ * What was typed in the AI Room and the task on its stage, until sign-out: a reload or an ended session loses nothing. Each tab keeps its own;
+ * a new one begins with what was changed last in any.
+ */
 import { DRAFTS, session } from '../api/session.ts'
 import type { Task } from '../api/tasks.ts'
 import { serverTime } from '../clock.ts'
@@ -20,20 +23,23 @@ const keyOf = (): string => `${DRAFTS}${session.peek()?.user.id}:${session.peek(
 /** What this person left under this tenant. */
 export function keptDrafts(): Partial<Drafts> {
   try {
-    const kept = JSON.parse(localStorage.getItem(keyOf()) ?? '{}') as Partial<Drafts>
+    const latest = localStorage.getItem(keyOf())
+    // Without it the person has signed out since, in whatever tab.
+    const own = latest === null ? null : sessionStorage.getItem(keyOf())
+    const kept = JSON.parse(own ?? latest ?? '{}') as Partial<Drafts>
     return { ...kept, sources: (kept.sources ?? []).filter(isKept) }
   } catch {
     return {}
   }
 }
 
-/** Keeps it. A browser without room for it keeps nothing. */
+/** Keeps it. A browser without room for it keeps what it had. */
 export function keepDrafts(drafts: Drafts): void {
+  const [key, text] = [keyOf(), JSON.stringify(drafts)]
   try {
-    localStorage.setItem(keyOf(), JSON.stringify(drafts))
-  } catch {
-    localStorage.removeItem(keyOf())
-  }
+    sessionStorage.setItem(key, text)
+    localStorage.setItem(key, text)
+  } catch {}
 }
 
 /** Whether another tab has removed what this person left. */

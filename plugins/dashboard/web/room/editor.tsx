@@ -1,5 +1,4 @@
 /** The form of an operation: its source, which operation, the parameters, the price, and the button that spends it. */
-import { useEffect, useRef } from 'preact/hooks'
 import { CreateButton } from './create-button.tsx'
 import { KindChoice } from './kind-choice.tsx'
 import { familyOf } from './labels.ts'
@@ -27,13 +26,6 @@ export function Editor() {
   const asked = kindOf(room, edit.operation)
   const kind = asked && fits(asked) ? asked : (operations.find(fits) ?? null)
   const set = (change: Partial<Edit>) => (state.edit.value = { ...state.edit.peek(), ...change })
-
-  // Marks and times belong to the source they were made on.
-  const marked = useRef(source?.url)
-  useEffect(() => {
-    if (marked.current !== source?.url) set({ mask: null, start: 0, end: null })
-    marked.current = source?.url
-  }, [source?.url])
 
   const missing = kind ? missingOf(kind, edit, sources) : 'No operation takes this source.'
   const body = kind && missing === null ? bodyOf(kind, edit, sources) : null

@@ -3,7 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { Segmented } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import type { Source } from './media-api.ts'
-import { drawStrokes, maskUrl, type Point, type Stroke } from './mask-strokes.ts'
+import { addPoint, drawStrokes, maskUrl, type Point, type Stroke } from './mask-strokes.ts'
+import type { Edit } from './operation-body.ts'
 
 const TOOLS = [
   { value: 'mark', name: 'Mark' },
@@ -13,10 +14,11 @@ const TOOLS = [
 const MASK_SIDE = 1024
 const KEY_STEP = 0.02
 
-export function MaskBrush({ source, changed }: { source: Source; changed: (mask: string | null) => void }) {
+type BrushProps = Pick<Edit, 'strokes'> & { source: Source; set: (change: Pick<Edit, 'strokes'> | Pick<Edit, 'mask'>) => void }
+
+export function MaskBrush({ source, strokes, set }: BrushProps) {
   const { width, height } = maskSize(source)
   const canvas = useRef<HTMLCanvasElement>(null)
-  const [strokes, setStrokes] = useState<Stroke[]>([])
   const [tool, setTool] = useState('mark')
   const [size, setSize] = useState(12)
   const [cursor, setCursor] = useState<Point>({ x: width / 2, y: height / 2 })
@@ -30,13 +32,16 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
   }
   useEffect(() => {
     paint(strokes)
-    changed(strokes.some(({ isErasing }) => !isErasing) ? maskUrl({ width, height }, strokes) : null)
+    set({ mask: strokes.some(({ isErasing }) => !isErasing) ? maskUrl({ width, height }, strokes) : null })
   }, [strokes])
 
   const strokeAt = (point: Point): Stroke => ({ isErasing: tool === 'erase', radius, points: [point] })
   const pointOf = (event: PointerEvent): Point => {
     const box = canvas.current?.getBoundingClientRect()
-    return box ? { x: ((event.clientX - box.left) / box.width) * width, y: ((event.clientY - box.top) / box.height) * height } : { x: 0, y: 0 }
+    const share = (at: number, from: number, length: number, pixels: number) => Math.round(((at - from) / length) * pixels)
+    return box
+      ? { x: share(event.clientX, box.left, box.width, width), y: share(event.clientY, box.top, box.height, height) }
+      : { x: 0, y: 0 }
   }
   function begin(event: PointerEvent): void {
     if (event.button !== 0) return
@@ -47,21 +52,21 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
   }
   function draw(event: PointerEvent): void {
     if (!drawing.current) return
-    for (const each of event.getCoalescedEvents?.() ?? [event]) drawing.current.points.push(pointOf(each))
+    for (const each of event.getCoalescedEvents?.() ?? [event]) addPoint(drawing.current, pointOf(each))
     paint([...strokes, drawing.current])
   }
   function finish(): void {
     const { current } = drawing
     drawing.current = null
-    if (current) setStrokes((before) => [...before, current])
+    if (current) set({ strokes: [...strokes, current] })
   }
-  const undo = () => setStrokes((before) => before.slice(0, -1))
+  const undo = () => set({ strokes: strokes.slice(0, -1) })
 
   function press(event: KeyboardEvent): void {
     const step = Math.max(width, height) * KEY_STEP * (event.shiftKey ? 4 : 1)
     const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key]
     if (by) setCursor({ x: clamp(cursor.x + (by[0] ?? 0), width), y: clamp(cursor.y + (by[1] ?? 0), height) })
-    else if (event.key === ' ' || event.key === 'Enter') setStrokes((before) => [...before, strokeAt(cursor)])
+    else if (event.key === ' ' || event.key === 'Enter') set({ strokes: [...strokes, strokeAt(cursor)] })
     else if (event.key === 'e') setTool(tool === 'erase' ? 'mark' : 'erase')
     else if (event.key === '+' || event.key === '-') setSize(Math.min(50, Math.max(2, size + (event.key === '+' ? 2 : -2))))
     else if (event.key === 'z' && (event.ctrlKey || event.metaKey)) undo()
@@ -104,7 +109,7 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
       <p id="mask-help" class="hint">
         Paint over it. By keyboard: arrows move, Space marks, E erases, + and − change the size, Ctrl+Z undoes.
       </p>
-      <BrushTools tool={tool} setTool={setTool} size={size} setSize={setSize} strokes={strokes.length} undo={undo} clear={() => setStrokes([])} />
+      <BrushTools tool={tool} setTool={setTool} size={size} setSize={setSize} strokes={strokes.length} undo={undo} clear={() => set({ strokes: [] })} />
       <p class="visually-hidden" role="status">
         {strokes.length} strokes
       </p>

@@ -5,6 +5,12 @@ type Size = { width: number; height: number }
 
 const MARK = '#ff3d71'
 
+/** Lengthens a stroke. Points that nobody can tell from the one before are left out: a mouse sends a thousand a second. */
+export function addPoint({ radius, points }: Stroke, { x, y }: Point): void {
+  const last = points.at(-1)
+  if (!last || Math.hypot(x - last.x, y - last.y) >= radius / 4) points.push({ x, y })
+}
+
 /** Shows strokes over the picture. The canvas is translucent by its style. */
 export function drawStrokes(context: CanvasRenderingContext2D, { width, height }: Size, strokes: readonly Stroke[], colour = MARK): void {
   context.clearRect(0, 0, width, height)

@@ -1,4 +1,5 @@
 /** The request of an operation from its form, by the schema of the operation. */
+import type { Stroke } from './mask-strokes.ts'
 import type { Body, FieldSchema, Kind, Source } from './media-api.ts'
 import { promptFault } from './prompt-fault.ts'
 
@@ -6,14 +7,19 @@ export type Edit = {
   operation: string
   /** Fields that were set, by their names in the API. */
   values: Record<string, unknown>
-  /** A picture with white where the edit is, as a data: URL; null without marks. */
+  /** Of the brush. */
+  strokes: Stroke[]
+  /** A picture of the strokes with white where the edit is, as a data: URL; null without marks. */
   mask: string | null
   start: number
   /** Null: the end of the source. */
   end: number | null
 }
 
-export const EMPTY_EDIT: Edit = { operation: '', values: {}, mask: null, start: 0, end: null }
+/** What belongs to the source that it was made on. */
+export const UNMARKED = { strokes: [], mask: null, start: 0, end: null }
+
+export const EMPTY_EDIT: Edit = { operation: '', values: {}, ...UNMARKED }
 
 /** Fields that the source, the brush and the handles give. */
 const GIVEN = ['media_url', 'media_urls', 'mask_url', 'start_time', 'end_time', 'duration']

@@ -45,17 +45,17 @@ export function OperationFields({ edit, set, source, kind }: Props) {
 }
 
 /** A mask that the operation can do without is offered, and not shown. */
-function Mask({ set, source, kind }: Omit<Props, 'edit'>) {
+function Mask({ edit: { strokes }, set, source, kind }: Props) {
   const isNeeded = needs(kind, 'mask_url')
-  const [isOpen, setOpen] = useState(isNeeded)
+  const [isOpen, setOpen] = useState(isNeeded || strokes.length > 0)
   function choose(isChosen: boolean): void {
     setOpen(isChosen)
-    if (!isChosen) set({ mask: null })
+    if (!isChosen) set({ strokes: [], mask: null })
   }
   return (
     <>
       {!isNeeded && <Check name="Only a part of the image" isChecked={isOpen} change={choose} />}
-      {isOpen && <MaskBrush source={source} changed={(mask) => set({ mask })} />}
+      {isOpen && <MaskBrush source={source} strokes={strokes} set={set} />}
     </>
   )
 }

@@ -6,7 +6,7 @@ import { isFinal, type Task } from '../api/tasks.ts'
 import { areForgotten, keepDrafts, keptDrafts, type Drafts } from './drafts.ts'
 import { follow, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
 import { familyOf } from './labels.ts'
-import { EMPTY_EDIT, has, type Edit } from './operation-body.ts'
+import { EMPTY_EDIT, has, UNMARKED, type Edit } from './operation-body.ts'
 
 export type Draft = { kind: string; prompt: string; ratio: string; seconds: number | null; seed: string; format: string }
 
@@ -66,10 +66,10 @@ export function openRoomState(): RoomState {
     setSources(next) {
       const { value: before } = state.sources
       if (before.length > 0) state.earlier.value = [...state.earlier.value, before].slice(-EARLIER_MAX)
-      state.sources.value = next
+      show(next)
     },
     undo() {
-      state.sources.value = state.earlier.value.at(-1) ?? []
+      show(state.earlier.value.at(-1) ?? [])
       state.earlier.value = state.earlier.value.slice(0, -1)
     },
     stop() {
@@ -77,6 +77,12 @@ export function openRoomState(): RoomState {
       removeEventListener('storage', forgotten)
       for (const stop of stops.values()) stop()
     },
+  }
+
+  /** Marks and times belong to the source that they were made on. */
+  function show(next: Source[]): void {
+    if (next[0]?.url !== state.sources.value[0]?.url) state.edit.value = { ...state.edit.value, ...UNMARKED }
+    state.sources.value = next
   }
 
   function followNext(): void {
@@ -105,6 +111,7 @@ export function openRoomState(): RoomState {
     keepDrafts({
       mode: mode.value,
       draft: draft.value,
+      // The brush makes it again, of the strokes.
       edit: { ...edit.value, mask: null },
       sources: sources.value,
       ...(task ? { shown: { object: task.object, id: task.id } } : {}),
