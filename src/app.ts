@@ -132,9 +132,10 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
     app.register(async (gateway) => {
       gateway.register(auth)
       gateway.register(requestBody, { budget })
+      // Before metering: plugins end in reverse order, and the end of metering settles the last requests.
+      if (runs('gateway')) gateway.register(requestHistory)
       gateway.register(metering)
       if (runs('gateway')) {
-        gateway.register(requestHistory)
         gateway.register(openai)
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)

@@ -4,6 +4,7 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { KEPT_REQUESTS, type CodingRequest } from '../../src/domain/coding-requests.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
 
@@ -26,7 +27,7 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
       await store.logRequests(requests)
     } catch (err) {
       waiting = [...requests, ...waiting].slice(-WAITING_MAX)
-      log.warn({ event: 'requests_unlogged', err, count: waiting.length }, 'coding requests not written to the history, will be retried')
+      throw err
     }
   }
 
@@ -50,17 +51,16 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     done()
   })
 
-  const timer = setInterval(() => void flush(), FLUSH_MS)
-  timer.unref()
-  app.addHook('onClose', async () => {
-    clearInterval(timer)
-    await flush()
-  })
+  const writing = periodicTask(FLUSH_MS, flush, (err) =>
+    log.warn({ event: 'requests_unlogged', err, count: waiting.length }, 'coding requests not written to the history, will be retried'),
+  )
+  app.addHook('onReady', writing.start)
+  app.addHook('onClose', writing.stop)
 }
 
 export default fp(requestHistory, {
   name: 'request-history',
   fastify: '5.x',
-  dependencies: ['metering'],
+  dependencies: ['auth'],
   decorators: { fastify: ['clock', 'store'], request: ['caller', 'failed', 'logged', 'startedMs'] },
 })

@@ -1,0 +1,60 @@
+/** The newest coding requests of a plan, as gateways write them. */
+import t, { type Test } from 'tap'
+import type { FastifyInstance } from 'fastify'
+import type { CodingRequest } from '../../src/domain/coding-requests.ts'
+import { eventually } from '../flows/eventually.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
+
+const BODY = JSON.stringify({ model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] })
+
+/** A program whose store is seen by `before`, and a coding request of it. */
+async function openProgram(t: Test, before: (app: FastifyInstance) => void) {
+  const { app, key } = await openEmbeddedProgram(t, { before })
+  const address = await app.listen({ host: '127.0.0.1', port: 0 })
+  const headers = { authorization: `Bearer ${await key('demo-coding-key')}`, 'content-type': 'application/json' }
+  return { app, chat: async () => (await fetch(`${address}/v1/chat/completions`, { method: 'POST', headers, body: BODY })).text() }
+}
+
+t.test('a request that is settled while its gateway stops is in the history', async (t) => {
+  const stopping = Promise.withResolvers<void>()
+  const written: CodingRequest[] = []
+  let isHooked = false
+  const { app, chat } = await openProgram(t, (app) => {
+    const { change, decideNow, logRequests } = app.store
+    app.store.decideNow = (subscription, command, ...rest) => (command.op === 'settle' ? null : decideNow(subscription, command, ...rest))
+    app.store.change = async (subscription, command, ...rest) => {
+      if (command.op === 'settle') await stopping.promise
+      return change(subscription, command, ...rest)
+    }
+    app.store.logRequests = async (requests) => {
+      await logRequests(requests)
+      written.push(...requests)
+    }
+    // Plugins end in reverse order: this runs after what was registered behind the coding routes, and before metering and the history.
+    app.addHook('onRoute', ({ config }) => {
+      if (!isHooked && config?.admits) app.addHook('onClose', async () => void setImmediate(stopping.resolve))
+      isHooked ||= config?.admits !== undefined
+    })
+  })
+  await chat()
+  await app.close()
+  t.match(written, [{ subscription: 'demo/coder', status: 200, isComplete: true, charged: Number }])
+})
+
+t.test('what could not be written is written later, once', async (t) => {
+  const failures: string[] = []
+  const { app, chat } = await openProgram(t, (app) => {
+    const { logRequests } = app.store
+    app.store.logRequests = async (requests) => {
+      if (failures.length > 0) return logRequests(requests)
+      failures.push(...requests.map(({ id }) => id))
+      throw new Error('away')
+    }
+  })
+  await chat()
+  const found = await eventually('the request', async () => {
+    const requests = await app.store.requests('demo/coder', null, 10)
+    return requests.length > 0 ? requests : null
+  })
+  t.same(found.map(({ id }) => id), failures)
+})
