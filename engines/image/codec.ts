@@ -26,13 +26,14 @@ sharp.cache(false)
 const LONGEST_SIDE: Record<string, number> = { webp: 16_383, jpeg: 65_535 }
 
 /**
- * Decodes the picture of a file: upright (EXIF orientation), in sRGB (ICC profiles, CMYK, grey and 16 bits are converted), of an animation or a file of several
- * pages the first. The format is found out from the content. Throws an InputError when it is no picture in PNG, JPEG, WebP, AVIF, GIF or TIFF, broken or cut
- * off (`unsupported_input`), or has more pixels than `limit` (`input_too_large`); its header alone decides that.
+ * Decodes the picture of a file: upright (EXIF orientation), in sRGB (ICC profiles, CMYK, grey and 16 bits are converted). The format is
+ * found out from the content. Throws an InputError when it is no picture in PNG, JPEG, WebP, AVIF, GIF or TIFF, broken or cut off (`unsupported_input`), an
+ * animation or a file of several pages (`several_pictures`), or has more pixels than `limit` (`input_too_large`); its header alone decides that.
  */
 export async function decode(path: string, limit: number): Promise<Image> {
   await access(path)
-  const { width, height, hasAlpha } = await sharp(path, { limitInputPixels: false }).metadata().catch(unreadable)
+  const { width, height, hasAlpha, pages = 1 } = await sharp(path, { limitInputPixels: false }).metadata().catch(unreadable)
+  if (pages > 1) throw new InputError('several_pictures', `${pages} pictures`, { found: { pictures: pages }, limit: { pictures: 1 } })
   if (width * height > limit)
     throw new InputError('input_too_large', `${width} by ${height} pixels, of at most ${limit}`, pixelsOf(width, height, limit))
   const { data, info } = await sharp(path, { limitInputPixels: limit, failOn: 'error', autoOrient: true })

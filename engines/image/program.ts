@@ -7,7 +7,7 @@ import type { TaskErrorDetails } from '../../src/domain/task.ts'
 
 /** An input is at fault, or the limits are: the run would fail again. `cause` is for the operator's log, `details` are for the tenant. */
 export class InputError extends Error {
-  readonly code: 'unsupported_input' | 'input_too_large' | 'mask_mismatch' | 'result_too_large' | 'cannot_fill'
+  readonly code: 'unsupported_input' | 'input_too_large' | 'several_pictures' | 'mask_mismatch' | 'result_too_large' | 'cannot_fill'
   readonly details: TaskErrorDetails | undefined
 
   constructor(code: InputError['code'], cause: string, details?: TaskErrorDetails) {

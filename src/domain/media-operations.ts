@@ -110,20 +110,31 @@ export function operationOf(
   )
   const errors: FieldError[] = []
   const isTransparent = definition.isTransparent?.(given) ?? false
-  const format = given.output_format ?? (isTransparent ? formats.find((one) => !isOpaque(one)) : undefined) ?? formats[0]
-  if (!formats.includes(format)) errors.push(formatFault(formats))
+  const usual = isTransparent ? formats.find((one) => !isOpaque(one)) : undefined
+  // That of a film or a sound follows from the source (`formatKept`).
+  const format = given.output_format ?? (definition.reads === 'film' ? undefined : (usual ?? formats[0]))
+  if (format !== undefined && !formats.includes(format)) errors.push(formatFault(formats))
   else if (isTransparent && isOpaque(format))
     errors.push(fault('background', 'not_allowed', `must be a colour: ${formats.join(' or ')} cannot be transparent`))
   return errors.length > 0
     ? { outcome: 'invalid', errors }
-    : { outcome: 'ok', input: { ...given, ...definition.defaults(given), output_format: format } }
+    : { outcome: 'ok', input: { ...given, ...definition.defaults(given), ...(format === undefined ? {} : { output_format: format }) } }
 }
 
-/** The engine's request of a stored input. */
-export function operationRequest(kind: Operation, input: OperationInput): OperationRequest {
+/** Sounds that stay what they are: another codec would lose some of them. */
+const KEPT: Readonly<Record<string, string>> = { 'audio/wav': 'wav', 'audio/flac': 'flac', 'audio/mpeg': 'mp3' }
+
+/** The format of a result where none was requested: of sounds that of the first source, if it stays what it is and the engine writes it, else the engine's default. */
+export function formatKept(contentTypes: readonly string[], formats: readonly [string, ...string[]]): string {
+  const kept = contentTypes.every((type) => type.startsWith('audio/')) ? KEPT[contentTypes[0] ?? ''] : undefined
+  return kept !== undefined && formats.includes(kept) ? kept : formats[0]
+}
+
+/** The engine's request of a stored input. `format` is that of the result where the input names none. */
+export function operationRequest(kind: Operation, input: OperationInput, format: string): OperationRequest {
   const { defaults, parameters } = definitionOf(kind)
   const complete = { ...input, ...defaults(input) }
-  return { kind, ...parameters(complete), format: input.output_format ?? '' } as OperationRequest
+  return { kind, ...parameters(complete), format: input.output_format ?? format } as OperationRequest
 }
 
 /** An upper bound of a request's amounts by the limits of its result (`resultLimits`). */

@@ -19,6 +19,7 @@ export const TASK_ERRORS = {
   input_not_allowed: 'The address of the source media is not allowed.',
   input_too_large: 'The source media is too large.',
   unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
+  several_pictures: 'The source is an animation or has several pages, of which all but one would be lost. Send one picture.',
   start_past_end: 'The section begins past the end of the source.',
   mixed_sources: 'Films cannot be merged with recordings.',
   mask_mismatch: 'The mask does not have the shape of the picture.',
@@ -32,7 +33,15 @@ export const TASK_ERRORS = {
 
 export type TaskErrorCode = keyof typeof TASK_ERRORS
 
-type ErrorFacts = { bytes?: number; width?: number; height?: number; megapixels?: number; seconds?: number; content_type?: string }
+type ErrorFacts = {
+  bytes?: number
+  width?: number
+  height?: number
+  megapixels?: number
+  seconds?: number
+  content_type?: string
+  pictures?: number
+}
 /** `error.details` of a failed task: which source it was, as a JSON Pointer into the body, what it was found to be, and the limit that it is above. */
 export type TaskErrorDetails = { source?: string; found?: ErrorFacts; limit?: ErrorFacts }
 

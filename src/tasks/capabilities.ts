@@ -9,7 +9,9 @@ import type { Subscription } from '../domain/subscription/subscription.ts'
 import type { UploadLimits } from './receive-upload.ts'
 
 const terms = {
-  formats: Type.Array(Type.String(), { description: 'Values of output_format; the first is the default.' }),
+  formats: Type.Array(Type.String(), {
+    description: 'Values of output_format; the first is the default, but WAV, FLAC and MP3 stay what they are.',
+  }),
   limits: Type.Object(
     {
       megapixels: Type.Number({ description: 'Of a picture, or of a frame.' }),

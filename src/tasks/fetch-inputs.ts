@@ -74,9 +74,15 @@ export async function openInputs(
         { source: source.path, ...(info && { found: { content_type: info.contentType } }) },
         info?.contentType ?? 'no media',
       )
+    if (info.animated)
+      return failed(
+        'several_pictures',
+        { source: source.path, found: { content_type: info.contentType }, limit: { pictures: 1 } },
+        'animated',
+      )
     if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, operationRequest(task.kind as Operation, task.input as OperationInput), route.max)
+    return aboveLimits(source, info, operationRequest(task.kind as Operation, task.input as OperationInput, ''), route.max)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */

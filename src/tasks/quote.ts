@@ -109,7 +109,7 @@ function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly U
     const found = operationOf(body, formats)
     if (found.outcome === 'invalid') throw invalid(found.errors)
     const input = { ...found.input, ...Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)])) }
-    return { input, request: operationRequest(body.operation, input) }
+    return { input, request: operationRequest(body.operation, input, formats[0]) }
   }
   const found = generationOf(body.kind, body, route, formats)
   if (found.outcome === 'invalid') throw invalid(found.errors)

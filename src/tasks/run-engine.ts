@@ -2,12 +2,12 @@
 import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
 import {
+  formatKept,
   operationRequest,
   resultLimits,
   withRoom,
   type Operation,
   type OperationInput,
-  type OperationRequest,
   type SourceInfo,
 } from '../domain/media-operations.ts'
 import { taskLogFields, type Task } from '../domain/task.ts'
@@ -28,17 +28,24 @@ export type EngineContext = InputContext & {
  * `Unavailable` when a backend failed.
  */
 export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
-  const route = context.engines.offer(task.kind)?.route
-  if (!route) return { outcome: 'failed', code: 'not_supported', retryable: false }
-  const request = requestOf(task)
+  const offer = context.engines.offer(task.kind)
+  if (!offer) return { outcome: 'failed', code: 'not_supported', retryable: false }
+  const { route, formats } = offer
   const opened = await openInputs(context, task, route, control.signal)
   if (opened.outcome === 'failed') return failedRun(context, task, opened)
+  const request = requestOf(
+    task,
+    formatKept(
+      opened.inputs.map(({ contentType }) => contentType),
+      formats,
+    ),
+  )
   try {
     const made = await traced(
       'engine run',
       { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
       async (span) => {
-        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(task, opened.media, route.max))
+        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(request, opened.media, route.max))
         if (ran.outcome === 'failed') span.fail(ran.code)
         return ran
       },
@@ -60,14 +67,17 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   }
 }
 
-function requestOf({ object, kind, input }: Task): EngineRequest {
-  return object === 'operation' ? operationRequest(kind as Operation, input as OperationInput) : ({ kind, ...input } as GenerationRequest)
+/** `format`: of the result of an operation that names none. */
+function requestOf({ object, kind, input }: Task, format: string): EngineRequest {
+  return object === 'operation'
+    ? operationRequest(kind as Operation, input as OperationInput, format)
+    : ({ kind, ...input } as GenerationRequest)
 }
 
 /** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */
-function limitsOf(task: Task, media: readonly SourceInfo[], max: Limits): Limits {
-  if (task.object === 'generation') return max
-  const { durationMs } = resultLimits(requestOf(task) as OperationRequest, media, max)
+function limitsOf(request: EngineRequest, media: readonly SourceInfo[], max: Limits): Limits {
+  if ('width' in request) return max
+  const { durationMs } = resultLimits(request, media, max)
   return { ...max, durationMs: Math.min(max.durationMs, Math.round(withRoom(durationMs))) }
 }
 

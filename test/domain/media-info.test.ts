@@ -34,7 +34,7 @@ const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=3.2']
 
 t.test('the size, transparency and orientation of a picture are read from its header', { skip: noSharp }, async (t) => {
   const picture = (channels: 3 | 4) => sharp({ create: { width: 40, height: 30, channels, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
-  const size = { width: 40, height: 30, durationMs: null, orientation: 1, continuesAt: null }
+  const size = { width: 40, height: 30, durationMs: null, orientation: 1, animated: false, continuesAt: null }
   t.same(read(await picture(3).png().toBuffer()), { ...size, contentType: 'image/png', alpha: false })
   t.same(read(await picture(4).png().toBuffer()), { ...size, contentType: 'image/png', alpha: true })
   t.match(read(await picture(4).png({ palette: true }).toBuffer()), { ...size, alpha: true }, 'by tRNS')
@@ -46,6 +46,24 @@ t.test('the size, transparency and orientation of a picture are read from its he
   const turned = await picture(3).withMetadata({ orientation: 6 }).jpeg().toBuffer()
   t.match(read(turned), { contentType: 'image/jpeg', width: 30, height: 40, orientation: 6 })
   t.match(read(turned, 200), { width: 30, height: 40, orientation: 6 }, 'also when the header is longer than what was read of it')
+})
+
+t.test('an animation is told from a picture by the beginning of its file', { skip: noSharp }, async (t) => {
+  const side = 200
+  // Noise: its data are longer than the pieces that are read.
+  const noise = (pages: number) => sharp(Buffer.from(Uint8Array.from({ length: side * side * pages * 3 }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 13) & 255)), { raw: { width: side, height: side * pages, channels: 3, pageHeight: side } })
+  for (const [format, contentType] of [['gif', 'image/gif'], ['webp', 'image/webp']] as const) {
+    for (const [pages, animated] of [[1, false], [3, true]] as const) {
+      const file = await noise(pages)[format]({ loop: 0 }).toBuffer()
+      t.match(read(file), { contentType, width: side, height: side, animated, continuesAt: null }, `${format} of ${pages}`)
+      t.match(read(file, 2000), { animated, continuesAt: null }, `${format} of ${pages}, read in pieces`)
+    }
+  }
+  const still: Buffer = await noise(1).png().toBuffer()
+  const control = Buffer.concat([Buffer.of(0, 0, 0, 8), Buffer.from('acTL'), Buffer.of(0, 0, 0, 2, 0, 0, 0, 0), Buffer.alloc(4)])
+  t.match([read(still), read(Buffer.concat([still.subarray(0, 33), control, still.subarray(33)]))], [{ animated: false }, { animated: true, width: side }], 'PNG by acTL')
+  const avif = (brand: string) => Buffer.from(`\0\0\0\x18ftyp${brand}\0\0\0\0mif1miaf`, 'latin1')
+  t.match([read(avif('avif')), read(avif('avis'))], [{ contentType: 'image/avif', animated: false }, { contentType: 'image/avif', animated: true }])
 })
 
 t.test('the size and length of a film are read, wherever its index is', { skip: noFfmpeg }, async (t) => {

@@ -8,14 +8,24 @@ export type Header = {
   alpha: boolean
   /** EXIF's orientation, 1 to 8; 1 when nothing has to be turned. */
   orientation: number
-  /** Where in the file the header continues, when that is beyond the bytes that were given: an MP4 with its index at the end, or a large tag in front. */
+  /** Whether a picture is known to be several, one after the other. */
+  animated: boolean
+  /** Where in the file the header continues, when that is beyond the bytes that were given: an MP4 with its index at the end, a large tag in front, or a GIF whose first picture is large. */
   continuesAt: number | null
 }
 
 /** Bytes of a file, from an offset on. */
 export type Piece = { at: number; bytes: Uint8Array }
 
-export const NOTHING: Header = { width: null, height: null, durationMs: null, alpha: false, orientation: 1, continuesAt: null }
+export const NOTHING: Header = {
+  width: null,
+  height: null,
+  durationMs: null,
+  alpha: false,
+  orientation: 1,
+  animated: false,
+  continuesAt: null,
+}
 
 /** The bytes as numbers. */
 export const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)

@@ -1,5 +1,5 @@
 /** The header of MP4 and QuickTime (ISO/IEC 14496-12): boxes within boxes, its index `moov` in front or at the end. Pure. */
-import { NOTHING, viewOf, type Header, type Piece } from './header.ts'
+import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 
 type Box = { type: string; /** Of its content, within the bytes; `to` may lie beyond them. */ from: number; to: number }
 
@@ -12,6 +12,11 @@ export function mp4Brand(bytes: Uint8Array): string {
   if (STILL.has(brand)) return 'image/heic'
   if (brand === 'qt  ') return 'video/quicktime'
   return brand === 'M4A ' || brand === 'M4B ' ? 'audio/mp4' : 'video/mp4'
+}
+
+/** AVIF (version 1.1, section 6.3): its brand says whether it is a sequence. */
+export function avifHeader(prefix: Uint8Array): Header {
+  return { ...NOTHING, animated: textAt(prefix, 8, 4) === 'avis' }
 }
 
 /** Looks for `moov` from the beginning of `rest` on, from box to box. */

@@ -1,6 +1,5 @@
 import { Type } from 'typebox'
-import { GENERATION_FIELDS } from '../media-generations.ts'
-import { address, defineOperation, fault, media_url } from './operation.ts'
+import { address, defineOperation, fault, filmFormat, media_url } from './operation.ts'
 
 const SOURCES_MIN = 2
 const SOURCES_MAX = 20
@@ -23,7 +22,7 @@ export const merge = defineOperation({
         description: 'How sources of another aspect ratio fill the picture: contain (default) adds bars, cover crops.',
       }),
     ),
-    output_format: GENERATION_FIELDS.output_format,
+    output_format: filmFormat,
   },
   faults({ media_url, media_urls = [] }) {
     const count = media_urls.length + (media_url === undefined ? 0 : 1)

@@ -4,6 +4,7 @@
  */
 import { Type, type Static, type TObject, type TProperties } from 'typebox'
 import type { FieldError } from '../errors.ts'
+import { FIELD_PATTERNS } from '../field-patterns.ts'
 import type { Unit } from '../media-generations.ts'
 
 /** The fields of a body that are given. */
@@ -47,6 +48,13 @@ const DATA_URL_LENGTH_MAX = 1024 * 1024
 export const address = (description: string) => Type.String({ minLength: 1, maxLength: DATA_URL_LENGTH_MAX, description })
 export const media_url = address('Address of the source: http or https, a link of an earlier result, or a data: URL in base64.')
 export const mask_url = address('Address of the mask. A mask with transparency marks by transparent pixels, any other by white.')
+
+export const filmFormat = Type.Optional(
+  Type.String({
+    pattern: FIELD_PATTERNS.outputFormat.pattern,
+    description: 'Such as mp4. Without it, WAV, FLAC and MP3 stay what they are.',
+  }),
+)
 
 /** Whether a format has no transparency. */
 export function isOpaque(format: string | undefined): boolean {

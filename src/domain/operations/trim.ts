@@ -1,6 +1,5 @@
 import { Type } from 'typebox'
-import { GENERATION_FIELDS } from '../media-generations.ts'
-import { defineOperation, fault, media_url, millis } from './operation.ts'
+import { defineOperation, fault, filmFormat, media_url, millis } from './operation.ts'
 
 /** A day: longer than any route allows, so that times stay exact. */
 const SECONDS_MAX = 86_400
@@ -28,7 +27,7 @@ export const trim = defineOperation({
     mode: Type.Optional(
       Type.Enum(['accurate', 'fast'], { description: 'accurate (default) cuts at the exact time; fast at the key frame before it.' }),
     ),
-    output_format: GENERATION_FIELDS.output_format,
+    output_format: filmFormat,
   },
   faults: ({ start_time = 0, end_time, duration }) => [
     ...(end_time !== undefined && duration !== undefined

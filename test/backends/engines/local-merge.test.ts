@@ -139,6 +139,15 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     })
   }
 
+  t.test('a lossless format keeps the sampling rate and the bits of the first sound', async (t) => {
+    const studio = make('studio.wav', '-f', 'lavfi', '-i', 'anoisesrc=r=96000:d=1:seed=1', '-ac', '2', '-c:a', 'pcm_s24le')
+    for (const [format, codec] of [['wav', 'pcm_s24le'], ['flac', 'flac'], ['mp3', 'mp3']] as const) {
+      const made = madeOf(await merge([studio, voice], { format }))
+      t.match(streamsOf(made.path), [{ codec_name: codec, sample_rate: format === 'mp3' ? '48000' : '96000' }])
+      t.ok(Math.abs(made.facts.durationMs - 3000) <= 60, `${made.facts.durationMs} ms`)
+    }
+  })
+
   t.test('twenty sources are merged, with cuts and with crossfades', async (t) => {
     const twenty = Array.from({ length: 20 }, (_, n) => [red, lime, blue][n % 3]!)
     for (const transition of ['none', 'fade'] as const) {

@@ -242,6 +242,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     ['m4a', 'audio/mp4', ['aac'], ['aac']],
     ['mp3', 'audio/mpeg', ['mp3'], ['mp3']],
     ['wav', 'audio/wav', ['pcm_s16le'], ['pcm_s16le']],
+    ['flac', 'audio/flac', ['flac'], ['flac']],
   ]
   for (const [format, contentType, codecs, soundCodecs] of WRITTEN) {
     t.test(`${format} is written from videos and from audio files`, async (t) => {
@@ -254,6 +255,22 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
       const alone = madeOf(await trim(make(`alone-${format}.wav`, ...tones(2)), { endMs: 1000, format }))
       t.equal(alone.contentType, contentType.replace('video', 'audio'))
       t.same(streamsOf(alone.path).map((stream) => stream['codec_name']), soundCodecs)
+    })
+  }
+
+  for (const [name, codec] of [['16.wav', 'pcm_s16le'], ['24.wav', 'pcm_s24le'], ['float.wav', 'pcm_f32le'], ['24.flac', 'flac']] as const) {
+    t.test(`${name} is cut without losing a bit, in both modes`, async (t) => {
+      const source = make(name, '-f', 'lavfi', '-i', 'anoisesrc=r=44100:d=2:seed=1', '-ac', '2', '-c:a', codec, ...(codec === 'flac' ? ['-sample_fmt', 's32'] : []))
+      const samples = (path: string): Buffer => execFileSync(programs.ffmpeg, ['-v', 'error', '-i', path, '-f', 'f64le', '-'], { maxBuffer: 2 ** 26 })
+      const whole = samples(source)
+      for (const mode of ['accurate', 'fast'] as const) {
+        const made = madeOf(await trim(source, { startMs: 500, endMs: 1500, mode, format: name.split('.')[1] as FormatName }))
+        t.match(streamsOf(made.path), [{ codec_name: codec, sample_rate: '44100', channels: 2 }])
+        const section = samples(made.path)
+        const from = whole.indexOf(section.subarray(0, 4096))
+        t.ok(section.length >= 44_100 * 16 && from >= 0 && whole.subarray(from, from + section.length).equals(section), mode)
+        if (mode === 'accurate') t.same([from, section.length], [22_050 * 16, 44_100 * 16])
+      }
     })
   }
 

@@ -20,7 +20,7 @@ export function OperationFields({ edit, set, source, kind }: Props) {
     <Control
       key={`${kind.name} ${name}`}
       name={name}
-      schema={name === 'output_format' ? { ...schema, enum: kind.formats ?? [] } : schema}
+      schema={name === 'output_format' ? { ...schema, enum: [...(kind.reads === 'film' ? [''] : []), ...(kind.formats ?? [])] } : schema}
       value={edit.values[name] ?? kind.values?.[name]}
       isRequired={needs(kind, name)}
       change={(value) => set({ values: { ...edit.values, [name]: value } })}
@@ -122,7 +122,7 @@ function NumberField({ title, schema, value, change }: Titled) {
 
 function Choice({ title, schema, value, change }: Titled) {
   const options = schema.enum ?? []
-  const choices = options.map((option) => ({ value: String(option), name: label(String(option)) }))
+  const choices = options.map((option) => ({ value: String(option), name: option === '' ? 'By the source' : label(String(option)) }))
   const choose = (chosen: string) => change(options.find((option) => String(option) === chosen))
   const chosen = String(value ?? options[0])
   if (choices.length > SEGMENTS_MAX)

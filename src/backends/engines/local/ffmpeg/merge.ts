@@ -10,12 +10,13 @@ import { probe, type Source } from './probe.ts'
 
 export type MergeJob = Job<Extract<OperationRequest, { kind: 'merge' }>>
 
+/** Every format takes this one. */
 const SAMPLE_RATE = 48_000
 
 /**
  * Merges sources in their order. The first decides size, rate and colours; `fit` says how the others fill its frame. A source without audio
  * is silent where another has audio. `fade` overlaps two neighbours by half a second, at most half of the shorter one, which shortens the
- * result. The sources are all videos or all audio files; for an audio format, the audio of videos is merged too.
+ * result. A lossless result has the sampling rate of its first sound. The sources are all videos or all audio files; for an audio format, the audio of videos is merged too.
  *
  * Fails with `mixed_sources` for videos beside audio files, `unsupported_input` (also for an audio format without any audio),
  * `input_too_large`, `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
@@ -28,8 +29,9 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
     sources.push(source)
   }
   const videos = sources.flatMap(({ video }) => video ?? [])
-  const hasAudio = sources.some(({ audio }) => audio)
-  const format = formatOf(job.request.format, videos.length > 0)
+  const [sound] = sources.flatMap(({ audio }) => audio ?? [])
+  const hasAudio = sound !== undefined
+  const format = formatOf(job.request.format, videos.length > 0, sound?.codec)
   if (format.video && videos.length < sources.length) return notMade('mixed_sources', false)
   if (!format.video && !hasAudio) return unsupported('no audio')
   const target = format.video && videos[0] ? targetOf(videos[0], job.request.fit) : null
@@ -39,7 +41,10 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
     .map((section, n) => (job.request.transition === 'fade' ? overlapOf(sections[n] ?? section, section, target) : 0))
   const durationMs = Math.round(1000 * (sum(sections.map(({ seconds }) => seconds)) - sum(overlaps)))
   if (durationMs > job.limits.durationMs) return tooLong(durationMs, job.limits)
-  const graph = [...(target ? videoGraph(sections, overlaps, target) : []), ...(hasAudio ? audioGraph(sections, overlaps) : [])]
+  const graph = [
+    ...(target ? videoGraph(sections, overlaps, target) : []),
+    ...(hasAudio ? audioGraph(sections, overlaps, (format.lossless && sound?.sampleRate) || SAMPLE_RATE) : []),
+  ]
   const inputs = sources.flatMap((source) => decoderArgs(source, 0, job.limits))
   return encode(job, format, { inputs, streams: encoderArgs(graph, format, { video: target !== null, audio: hasAudio }) }, durationMs)
 }
@@ -53,11 +58,11 @@ function videoGraph(sections: readonly SourceSection[], overlaps: readonly numbe
   ]
 }
 
-function audioGraph(sections: readonly SourceSection[], overlaps: readonly number[]): string[] {
+function audioGraph(sections: readonly SourceSection[], overlaps: readonly number[], sampleRate: number): string[] {
   // Packets include the encoder's padding, which decoders drop: audio files that are not faded follow each other without it.
   const isWhole = (n: number): boolean => !overlaps[n] && !overlaps[n - 1] && !sections[n]?.source.video
   return [
-    ...sections.map((section, n) => `${audioFilters(n, section.source, isWhole(n) ? null : section, SAMPLE_RATE)}[a${n}]`),
+    ...sections.map((section, n) => `${audioFilters(n, section.source, isWhole(n) ? null : section, sampleRate)}[a${n}]`),
     ...joinAudio(sections, overlaps),
   ]
 }

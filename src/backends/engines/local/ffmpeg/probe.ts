@@ -26,7 +26,7 @@ export type VideoStream = {
   end: number
 }
 
-export type AudioStream = { index: number; codec: string; end: number }
+export type AudioStream = { index: number; codec: string; /** Hertz. */ sampleRate: number; end: number }
 
 /** A source with its first video and its first audio stream; other streams are ignored. `durationMs` is the end of the longer one. */
 export type Source = {
@@ -45,7 +45,7 @@ const MEAN_RATE_MAX = 60
 
 const ENTRIES = [
   'packet=stream_index,pts_time,dts_time,duration_time',
-  'stream=index,codec_type,codec_name,width,height,sample_aspect_ratio,field_order,r_frame_rate,color_space,color_range,color_transfer',
+  'stream=index,codec_type,codec_name,width,height,sample_aspect_ratio,field_order,r_frame_rate,color_space,color_range,color_transfer,sample_rate',
   'stream_disposition=attached_pic',
   'stream_side_data=rotation',
   'format=start_time,duration',
@@ -124,7 +124,12 @@ function streamsOf({ streams, format, spans }: Packets): Pick<Source, 'video' | 
     // An attached picture is the cover of an album.
     if (stream['codec_type'] === 'video' && stream['disposition:attached_pic'] !== '1') found.video ??= videoOf(stream, span, zero)
     if (stream['codec_type'] === 'audio')
-      found.audio ??= { index: Number(stream['index']), codec: stream['codec_name'] ?? 'unknown', end: span.end - zero }
+      found.audio ??= {
+        index: Number(stream['index']),
+        codec: stream['codec_name'] ?? 'unknown',
+        sampleRate: Number(stream['sample_rate'] ?? 0),
+        end: span.end - zero,
+      }
   }
   return found
 }

@@ -26,7 +26,7 @@ export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
     return notMade('start_past_end', false, new Error(`start at ${request.startMs}`), { found: { seconds: source.durationMs / 1000 } })
   const durationMs = Math.min(request.endMs ?? Infinity, source.durationMs) - request.startMs
   if (durationMs > limits.durationMs) return tooLong(durationMs, limits)
-  const format = formatOf(request.format, source.video !== null)
+  const format = formatOf(request.format, source.video !== null, source.audio?.codec)
   if (!format.video && !source.audio) return unsupported('no audio')
   if (request.mode === 'fast' && canCopy(source, format)) {
     // Copying takes a moment. Its progress is not reported, because it would fall when an accurate run has to follow.
