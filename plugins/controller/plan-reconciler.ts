@@ -1,7 +1,7 @@
 /** Plan reconciler: gathers state, applies the commands of `reconcilePlan` to the subscription's record, and writes the status. */
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
-import { grantOf, type Grant } from '../../src/domain/namespace-grants.ts'
-import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
+import { grantOf, type Grant } from '../../src/domain/granted-allowances.ts'
+import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits-by-namespace.ts'
 import type { Message } from '../../src/domain/messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { isPaused } from '../../src/domain/reconcile/not-ready-reasons.ts'

@@ -9,7 +9,7 @@ import type { Admission, OpenReservation } from '../../src/upstream/usage/reserv
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
 import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
-import type { AddressVetting } from './vetted-addresses.ts'
+import type { AddressVetting } from './image-urls.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

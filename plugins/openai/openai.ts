@@ -15,7 +15,7 @@ import { exchangeFor, readsBy, type CodingRouteOptions } from './coding-route.ts
 import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
-import { openAddressVetting } from './vetted-addresses.ts'
+import { openAddressVetting } from './image-urls.ts'
 
 /** How long a client may leave a full buffer unread before it is disconnected. */
 const STALLED_CLIENT_MS = 300_000

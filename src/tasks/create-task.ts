@@ -11,7 +11,7 @@ import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
-import { removeUploads, storeUploads } from './uploads.ts'
+import { removeUploads, storeUploads } from './inline-sources.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
 

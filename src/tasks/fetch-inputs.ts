@@ -19,7 +19,7 @@ import {
 import { lengthAbove, pixelsAbove, type Task, type TaskErrorCode, type TaskErrorDetails } from '../domain/task.ts'
 import { infoOf, openFile } from './source-info.ts'
 import type { TaskContext } from './task-context.ts'
-import { removeFiles, sourceFile } from './uploads.ts'
+import { removeFiles, sourceFile } from './inline-sources.ts'
 
 export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 'log'> & {
   egress: Pick<Egress, 'request'>

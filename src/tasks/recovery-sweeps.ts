@@ -13,7 +13,7 @@ import { release } from './release-money-hold.ts'
 import { end, settle } from './run-outcome.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { sweepEach } from './sweep-pass.ts'
-import { removeUploads } from './uploads.ts'
+import { removeUploads } from './inline-sources.ts'
 
 const BATCH = 100
 /** Lost leases after which a task fails: its input may crash workers. */

@@ -18,7 +18,7 @@ import { endData } from './final-event-data.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
 import { QUEUED_MS, RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
-import { removeUploads } from './uploads.ts'
+import { removeUploads } from './inline-sources.ts'
 
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
 export type Made =

@@ -7,7 +7,7 @@ import { openStore } from '../../src/backends/store/store.ts'
 import type { Answer } from '../../src/domain/subscription/commands.ts'
 import { createTask } from '../../src/tasks/create-task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import { sourceFile } from '../../src/tasks/uploads.ts'
+import { sourceFile } from '../../src/tasks/inline-sources.ts'
 import { hold, mediaPlan, T0, task } from '../contracts/store/acme.ts'
 
 const quiet = () => {}

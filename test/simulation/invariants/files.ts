@@ -1,7 +1,7 @@
 /** Invariants of the sources and results of operations. */
 import { sourcesOf, type OperationInput } from '../../../src/domain/media-operations.ts'
 import { FINAL, type Task } from '../../../src/domain/task.ts'
-import { sourceFile } from '../../../src/tasks/uploads.ts'
+import { sourceFile } from '../../../src/tasks/inline-sources.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
 import { LINKS, PNG, type SimulatedFiles } from '../media/files.ts'
 

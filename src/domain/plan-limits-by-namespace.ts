@@ -1,11 +1,11 @@
 /**
  * PLAN_LIMITS: limits by namespace on what a Plan may grant, for installations where tenants write Plans. Pure. The first entry whose
  * `namespaces` match applies; a plan in a namespace without a match has no limits. Limits on all plans of a namespace together count what
- * `namespace-grants.ts` finds.
+ * `granted-allowances.ts` finds.
  */
 import { Type, type Static } from 'typebox'
 import { formatMoney, parseMoney } from './money.ts'
-import { grantsBefore, type Grant } from './namespace-grants.ts'
+import { grantsBefore, type Grant } from './granted-allowances.ts'
 import { subscriptionId, termsOf, type Price } from './plans.ts'
 import type { PlanResource } from '../backends/resources/resources.ts'
 import { readSettingsFile } from './settings-file.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parsePlanLimits, planVerdict as verdictOf, type PlanLimits } from '../../src/domain/plan-limits.ts'
+import { parsePlanLimits, planVerdict as verdictOf, type PlanLimits } from '../../src/domain/plan-limits-by-namespace.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { plan } from './reconcile/reconcile-world.ts'
 

@@ -1,7 +1,7 @@
 /** Limits on all plans of a namespace together: what counts, and which plan is refused. */
 import t from 'tap'
-import { grantOf } from '../../src/domain/namespace-grants.ts'
-import { planVerdict, type PlanLimits } from '../../src/domain/plan-limits.ts'
+import { grantOf } from '../../src/domain/granted-allowances.ts'
+import { planVerdict, type PlanLimits } from '../../src/domain/plan-limits-by-namespace.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { commandOf } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { reduce } from '../../src/domain/subscription/reducer.ts'
