@@ -37,7 +37,7 @@ import type { DerivedKeys, KeyList } from './domain/derived-keys.ts'
 import { linkedFile, signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits-by-namespace.ts'
 import type { Resources } from './backends/resources/resources.ts'
-import type { Backends, Surroundings } from './bootstrap/open-backends.ts'
+import type { Backends, StartContext } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
 import { partsAtRate } from './http/least-rate.ts'
@@ -74,7 +74,7 @@ const MIB = 1024 * 1024
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
 /** Builds the program of a role over its backends. Nothing listens and no loop runs before `ready()`. */
-export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, backends: Backends): FastifyInstance {
+export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, backends: Backends): FastifyInstance {
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -175,7 +175,7 @@ function openBudget({ BODY_MEMORY_MIB }: Config, registry: Registry): BodyBudget
 }
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */
-function openGuard(config: Config, clock: () => number, registry: Registry, log: Surroundings['log']): Egress {
+function openGuard(config: Config, clock: () => number, registry: Registry, log: StartContext['log']): Egress {
   const refusals = new Counter({
     name: 'tollgate_egress_refused_total',
     help: 'Addresses that the egress guard refused.',

@@ -73,7 +73,7 @@ async function metering(app: FastifyInstance): Promise<void> {
 
   async function admitted(outcome: Promise<Admission | Refused>, reply: FastifyReply): Promise<Admission> {
     const answer = await outcome
-    if ('outcome' in answer) throw refusalOf(answer, reply, clock())
+    if ('outcome' in answer) throw notAdmitted(answer, reply, clock())
     return answer
   }
 
@@ -99,7 +99,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   })
 }
 
-function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
+function notAdmitted(answer: Refused, reply: FastifyReply, now: number): Failure {
   if (answer.outcome === 'inactive') return planInactive(answer.reason)
   if (answer.outcome === 'rate') return overLimit('plan_rate', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
   setWindowHeaders(reply, answer.windows, now)

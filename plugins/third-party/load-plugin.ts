@@ -7,7 +7,7 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 
 export type Loaded = { name: string; plugin: FastifyPluginAsync<Record<string, unknown>>; options: Record<string, unknown> }
 
-type Surroundings = {
+type Registered = {
   /** Plugins that are registered already. */
   names: readonly string[]
   /** Decorators that a plugin may not depend on. */
@@ -18,7 +18,7 @@ type Surroundings = {
 const META = Symbol.for('plugin-meta')
 
 /** Loads a plugin and checks its dependencies and options. Throws an Error of one sentence that names the file. */
-export async function loadPlugin({ file, options }: PluginEntry, { names, closed }: Surroundings): Promise<Loaded> {
+export async function loadPlugin({ file, options }: PluginEntry, { names, closed }: Registered): Promise<Loaded> {
   const wrong = (why: string, cause?: unknown) => new Error(`The plugin ${file} ${why}.`, { cause })
   const module = await importFile(file, wrong)
   const plugin = unwrapped(module['default'])

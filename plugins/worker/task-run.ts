@@ -4,7 +4,7 @@ import type { Control } from '../../src/backends/engines/engine.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
-import { conclude, forgiveLostLease, rememberJob, type Concluded, type Made } from '../../src/tasks/run-outcome.ts'
+import { conclude, forgiveLostLease, rememberJob, type Concluded, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 import { traced, type Span } from '../../src/tracing/tracing.ts'
 import { taskLogFields, type Task } from '../../src/domain/task.ts'
 
@@ -62,7 +62,7 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
     }
     const patience = { clock: tasks.clock, patienceMs: STORE_LEASES * leaseMs }
     const persist = <T>(write: () => Promise<T>) => persistently(write, { ...patience, stopping: () => cut.signal.aborted })
-    const made = await runEngine({ ...context.media, persist }, task, control).catch((error: unknown): Made | 'lost' => {
+    const made = await runEngine({ ...context.media, persist }, task, control).catch((error: unknown): RunOutcome | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'stopping' ? { outcome: 'handed_back' } : 'lost'
       if (error instanceof Unavailable) {
         log.warn({ event: 'task_run_unavailable', err: error, ...taskLogFields(task) }, 'backend unavailable during a run, repeating it')

@@ -45,7 +45,7 @@ export type Backends = {
   close(): Promise<void>
 }
 
-export type Surroundings = {
+export type StartContext = {
   config: Config
   log: FastifyBaseLogger
   /** The wall clock of this machine, epoch milliseconds. */
@@ -58,7 +58,7 @@ export type Surroundings = {
 type Closable = { close(): Promise<void> }
 
 /** Opens every backend of the role. `open` retries one that is unavailable until the start is aborted. Throws at once on what retrying cannot mend. */
-export async function openBackends(surroundings: Surroundings, open: Opener): Promise<Backends> {
+export async function openBackends(context: StartContext, open: Opener): Promise<Backends> {
   const opened: Closable[] = []
   const keep = <T extends Closable>(backend: T): T => {
     opened.unshift(backend)
@@ -68,8 +68,8 @@ export async function openBackends(surroundings: Surroundings, open: Opener): Pr
     for (const backend of opened.splice(0)) await backend.close()
   }
   try {
-    await lockData(surroundings, keep)
-    return { ...(await openAll(surroundings, open, keep)), close }
+    await lockData(context, keep)
+    return { ...(await openAll(context, open, keep)), close }
   } catch (error) {
     await close()
     throw error
@@ -77,7 +77,7 @@ export async function openBackends(surroundings: Surroundings, open: Opener): Pr
 }
 
 async function openAll(
-  { config, log, wall, registry, lost }: Surroundings,
+  { config, log, wall, registry, lost }: StartContext,
   open: Opener,
   keep: <T extends Closable>(backend: T) => T,
 ): Promise<Omit<Backends, 'close'>> {
@@ -140,7 +140,7 @@ function assertRight(clock: StoreClock): void {
 }
 
 /** Locks DATA_DIR for this process. A role that writes nothing there does not create it. */
-async function lockData({ config, log }: Surroundings, keep: (backend: Closable) => void): Promise<void> {
+async function lockData({ config, log }: StartContext, keep: (backend: Closable) => void): Promise<void> {
   const { ROLE, DATA_DIR, FILES_URL } = config
   const isEmbedded = !isDistributed(config)
   const writesSecrets = needs(ROLE, 'resources') && config.RESOURCES_URL.startsWith('files:')

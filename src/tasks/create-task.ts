@@ -11,7 +11,7 @@ import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
-import { removeUploads, storeUploads } from './inline-sources.ts'
+import { removeInlineSources, storeInlineSources } from './inline-sources.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
 
@@ -64,11 +64,11 @@ export async function createTask(
   uploads: readonly Upload[] = [],
 ): Promise<Created> {
   await checkHold(context, creating, request, record)
-  await storeUploads(context, request, uploads)
+  await storeInlineSources(context, request, uploads)
   const now = context.clock()
   const { outcome, task } = await context.store.createTask(pendingTask(request, now))
   if (outcome === 'existing' && task.id !== request.id) {
-    await removeUploads(context, request)
+    await removeInlineSources(context, request)
     return continueCreation(context, creating, task, request.idempotency, record)
   }
   return { outcome: 'created', ...(await holdFor(context, creating, task)) }
@@ -109,7 +109,7 @@ async function checkHold({ store, clock }: TaskContext, creating: Creating, requ
     const hold = { op: 'hold', task: request.id, kind: request.kind, amount: request.estimatedCost, ...facts } as const
     return reduce<'hold'>(record && heal(record, now), hold, now, subscription).answer
   })
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw refusalOf(answer, request.estimatedCost)
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, request.estimatedCost)
 }
 
 /** Takes the hold and queues the task. When the hold is refused the task is rejected, which frees its Idempotency-Key in the same write. */
@@ -130,8 +130,8 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
     const present = rejected ? null : await store.task(task.tenant, task.id)
     const record = present && present.state !== 'rejected' ? await store.subscription(task.subscription) : null
     if (present && record) return { task: present, record }
-    if (rejected) await removeUploads(context, task)
-    throw refusalOf(answer, task.estimatedCost)
+    if (rejected) await removeInlineSources(context, task)
+    throw holdRefused(answer, task.estimatedCost)
   }
   try {
     return await enqueue(context, task, answer.record)
@@ -158,7 +158,7 @@ async function enqueue(context: TaskContext, task: Task, record: Subscription): 
 }
 
 /** The failure that answers a refused hold of `required` micro-units. */
-export function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
+export function holdRefused(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
   switch (answer.outcome) {
     case 'key_full':
       return new Failure('insufficient_balance', {

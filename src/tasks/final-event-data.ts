@@ -4,7 +4,7 @@ import { completedData, failedData } from '../domain/webhooks.ts'
 import { publicResult } from './public-record.ts'
 
 /** `data` of `task.completed` or `task.failed`; null for a canceled task, and for one without an outcome. */
-export function endData(task: Task, link: (result: TaskResult) => string): Record<string, unknown> | null {
+export function finalEventData(task: Task, link: (result: TaskResult) => string): Record<string, unknown> | null {
   const { outcome } = task
   const at = task.endedAt ?? task.createdAt
   const about = { taskId: task.id, estimatedMicro: task.estimatedCost, createdAt: task.createdAt }

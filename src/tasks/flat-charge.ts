@@ -2,7 +2,7 @@
 import type { Creating } from '../domain/subscription/commands.ts'
 import { tenantOf } from '../domain/plans.ts'
 import { PASS_THROUGH } from '../domain/subscription/holds.ts'
-import { refusalOf } from './create-task.ts'
+import { holdRefused } from './create-task.ts'
 import type { TaskContext } from './task-context.ts'
 
 /** A service must begin its answer within this time. */
@@ -24,7 +24,7 @@ export async function holdFlatCharge(
     payer = subscription
     return store.change(subscription, { op: 'hold', task: id, kind: PASS_THROUGH, amount, ...facts }, clock())
   })
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw refusalOf(answer, amount)
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, amount)
   if (answer.outcome === 'held') moved('hold', tenantOf(payer), amount)
   return payer
 }

@@ -13,19 +13,19 @@ export function sourceFile(prefix: string, path: string): string {
 }
 
 /** Stores the uploads of a task, all or none. Throws `Unavailable`. */
-export async function storeUploads(context: UploadContext, task: Uploaded, uploads: readonly Upload[]): Promise<void> {
+export async function storeInlineSources(context: UploadContext, task: Uploaded, uploads: readonly Upload[]): Promise<void> {
   const facts = { contentType: 'application/octet-stream', expiresAt: context.clock() + context.resultMs }
   const stored = await Promise.allSettled(
     uploads.map(({ field, bytes }) => context.files.put(sourceFile(task.id, `/${field}`), bytes, facts)),
   )
   const failed = stored.find((put) => put.status === 'rejected')
   if (!failed) return
-  await removeUploads(context, task)
+  await removeInlineSources(context, task)
   throw failed.reason
 }
 
 /** Removes the uploads of a task that has ended or was refused. An upload that cannot be removed now expires. */
-export async function removeUploads(context: UploadContext, { id, input }: Uploaded): Promise<void> {
+export async function removeInlineSources(context: UploadContext, { id, input }: Uploaded): Promise<void> {
   const paths = sourcesOf(input as OperationInput).flatMap(({ path, from }) => (typeof from === 'string' ? [] : [path]))
   await removeFiles(
     context,

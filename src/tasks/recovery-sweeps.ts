@@ -13,7 +13,7 @@ import { release } from './release-money-hold.ts'
 import { end, settle } from './run-outcome.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { sweepEach } from './sweep-pass.ts'
-import { removeUploads } from './inline-sources.ts'
+import { removeInlineSources } from './inline-sources.ts'
 
 const BATCH = 100
 /** Lost leases after which a task fails: its input may crash workers. */
@@ -153,7 +153,7 @@ async function reject(context: TaskContext, task: Task): Promise<boolean> {
   })
   if (!rejected) return false
   await release(context, task.subscription, task.id, task.estimatedCost)
-  await removeUploads(context, task)
+  await removeInlineSources(context, task)
   return true
 }
 

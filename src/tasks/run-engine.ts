@@ -13,7 +13,7 @@ import {
 import { taskLogFields, type Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
-import type { Made as RunOutcome } from './run-outcome.ts'
+import type { RunOutcome } from './run-outcome.ts'
 import { openInputs, type InputContext } from './fetch-inputs.ts'
 
 export type EngineContext = InputContext & {

@@ -14,14 +14,14 @@ import {
   type TaskOutcome,
   type TaskResult,
 } from '../domain/task.ts'
-import { endData } from './final-event-data.ts'
+import { finalEventData } from './final-event-data.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
 import { QUEUED_MS, RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
-import { removeUploads } from './inline-sources.ts'
+import { removeInlineSources } from './inline-sources.ts'
 
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
-export type Made =
+export type RunOutcome =
   | { outcome: 'made'; result: TaskResult; cost: number }
   /** `retryAfterMs`: nothing was begun, and may be after so long. */
   | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number; details?: TaskErrorDetails }
@@ -30,7 +30,7 @@ export type Made =
   /** A backend was unavailable during the run. */
   | { outcome: 'unavailable' }
 
-type FailedRun = Extract<Made, { outcome: 'failed' }>
+type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
 /** `task` is the ended task. */
 export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
@@ -41,7 +41,7 @@ const UNAVAILABLE_MS = 3_600_000
 const UNAVAILABLE: FailedRun = { outcome: 'failed', code: 'internal', retryable: true }
 
 /** Stores the outcome of a run: the end of the task, another attempt, or the task handed back. `lost`: another run has the task, or it has ended. */
-export async function conclude(context: TaskContext, task: Task, made: Made): Promise<Concluded> {
+export async function conclude(context: TaskContext, task: Task, made: RunOutcome): Promise<Concluded> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
   if (made.outcome === 'made') {
     const ended = await end(context, task.id, guard, { outcome: 'completed', cost: made.cost, result: made.result })
@@ -93,7 +93,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     context.moved('void', task.tenant, task.estimatedCost - closed.burned)
   }
   publishReady(context, task.subscription, closed.ready)
-  await removeUploads(context, task)
+  await removeInlineSources(context, task)
   const now = clock()
   const ended: Task = {
     ...task,
@@ -120,7 +120,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
 /** The events of the contract (specification, section 3). A cancellation has none. */
 function events(context: TaskContext, task: Task, available: number): OutboxEvent[] {
   const at = task.endedAt ?? task.createdAt
-  const data = endData(task, context.link)
+  const data = finalEventData(task, context.link)
   if (data === null) return []
   if (task.state === 'completed') return [{ event: 'task.completed', body: envelope('task.completed', at, data) }]
   const refunded = refundedData({ taskId: task.id, refundMicro: task.refundAmount ?? 0, newBalanceMicro: available })

@@ -1,7 +1,7 @@
 /** The history of a task as numbered events, derived from the stored task and its deliveries (`docs/media.md`, "Live events"). Pure. */
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
-import { endData } from './final-event-data.ts'
+import { finalEventData } from './final-event-data.ts'
 
 export type HistoryEvent = {
   /** Grows within the history of a task, with gaps. The same event has the same number whenever and wherever the history is derived. */
@@ -58,7 +58,7 @@ function* ended(task: Task, link: (result: TaskResult) => string): Generator<His
     created_at: iso(task.createdAt),
     canceled_at: at,
   }
-  yield { sequence: SEQUENCE.ended, name: `task.${state}`, data: endData(task, link) ?? canceled }
+  yield { sequence: SEQUENCE.ended, name: `task.${state}`, data: finalEventData(task, link) ?? canceled }
   if (state === 'failed')
     yield { sequence: SEQUENCE.refunded, name: 'task.refunded', data: { task_id, refund_amount: formatMoney(refund) } }
 }

@@ -314,7 +314,7 @@ const fileBugs: Listed[] = [
   {
     name: 'the upload of an ended task is kept',
     file: 'src/tasks/run-outcome.ts', within: 100,
-    from: '  await removeUploads(context, task)\n',
+    from: '  await removeInlineSources(context, task)\n',
     to: '',
   },
   {
@@ -326,8 +326,8 @@ const fileBugs: Listed[] = [
   {
     name: 'an upload is stored after its task can be claimed',
     file: 'src/tasks/create-task.ts', within: 300,
-    from: '  await storeUploads(context, request, uploads)\n',
-    to: '  void storeUploads({ ...context, resultMs: 1 }, request, uploads).catch(() => {})\n',
+    from: '  await storeInlineSources(context, request, uploads)\n',
+    to: '  void storeInlineSources({ ...context, resultMs: 1 }, request, uploads).catch(() => {})\n',
   },
   {
     name: 'the results of all runs of a task have one name',

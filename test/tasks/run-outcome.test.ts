@@ -6,7 +6,7 @@ import { balanceOf } from '../../src/domain/balance.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
-import { cancel, conclude, rememberJob, settle, type Made } from '../../src/tasks/run-outcome.ts'
+import { cancel, conclude, rememberJob, settle, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
@@ -43,7 +43,7 @@ async function running(t: Test) {
 }
 
 t.test('a run that is put back names to the broker at once which task may run instead', async (t) => {
-  for (const [made, next] of [[{ outcome: 'handed_back' }, 1], [{ outcome: 'failed', code: 'provider_error', retryable: true }, 2]] as [Made, number][]) {
+  for (const [made, next] of [[{ outcome: 'handed_back' }, 1], [{ outcome: 'failed', code: 'provider_error', retryable: true }, 2]] as [RunOutcome, number][]) {
     const { context, published, first } = await running(t)
     published.length = 0
     t.match(await conclude(context, first, made), { outcome: made.outcome === 'failed' ? 'retrying' : 'handed_back' })

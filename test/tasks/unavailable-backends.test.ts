@@ -7,7 +7,7 @@ import { openStore } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
-import { conclude, forgiveLostLease, type Made } from '../../src/tasks/run-outcome.ts'
+import { conclude, forgiveLostLease, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { VALID } from '../contracts/operations/bodies.ts'
@@ -61,7 +61,7 @@ t.test('a run that its provider puts off is repeated after that time, and costs 
 })
 
 /** Claims the one task whenever it is ready, in the time of `now`, and ends each run by `made` until it is final. Returns the runs, by the minute. */
-async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Task | null }> {
+async function runs(t: Test, made: RunOutcome): Promise<{ minutes: number[]; ended: Task | null }> {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
   t.teardown(() => store.close())
   await store.change('acme/studio', mediaPlan(), T0)

@@ -8,7 +8,7 @@ import { keyVersion } from '../contracts/store/acme.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
-import { conclude, type Made } from '../../src/tasks/run-outcome.ts'
+import { conclude, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 
 export const NOW = Date.UTC(2026, 0, 5, 12)
 export const HOUR_MS = 3_600_000
@@ -73,7 +73,7 @@ async function run(backends: TaskContext, outcome: 'made' | 'failed'): Promise<v
   const task = await claim(backends)
   if (!task) throw new Error('nothing to run')
   const result = { file: '1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: NOW }
-  const made: Made = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
+  const made: RunOutcome = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
   await conclude(backends, task, made)
 }
 

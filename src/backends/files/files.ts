@@ -53,7 +53,7 @@ export function isFileId(id: string): boolean {
 export type Credentials = { accessKeyId: string; secretAccessKey: string; sessionToken?: string }
 
 /** Settings that a files backend may need besides its address. */
-export type Surroundings = {
+export type FilesOptions = {
   /** `STORE_URL`: `gridfs:` uses the same MongoDB. */
   storeUrl: string
   /** Credentials of `s3:` when its address names no files for them: `AWS_ACCESS_KEY_ID` and the like. */
@@ -67,7 +67,7 @@ export type Surroundings = {
  * Throws `Unavailable` when it cannot be reached or written at present, and an Error with advice for the operator when a retry would not
  * help: wrong credentials, a missing bucket.
  */
-export async function openFiles(url: string, { storeUrl, credentials, readOnly }: Surroundings = { storeUrl: '' }): Promise<Files> {
+export async function openFiles(url: string, { storeUrl, credentials, readOnly }: FilesOptions = { storeUrl: '' }): Promise<Files> {
   if (url.startsWith('disk:')) {
     const { openDisk } = await import('./disk.ts')
     return openDisk(url.slice('disk:'.length), readOnly)

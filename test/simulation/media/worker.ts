@@ -1,5 +1,5 @@
 /** A simulated worker, as `plugins/worker`: claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
-import { conclude, rememberJob, type Made } from '../../../src/tasks/run-outcome.ts'
+import { conclude, rememberJob, type RunOutcome } from '../../../src/tasks/run-outcome.ts'
 import { openClaimLoop } from '../../../plugins/worker/claim-loop.ts'
 import { openRepublisher } from '../../../src/tasks/republish-ready.ts'
 import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
@@ -99,7 +99,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
  * Begins the job of a provider for a run, in the seeds that have one, or resumes the one that the task remembers. Null once it runs; otherwise what becomes of
  * the run at once. A provider may take longer to answer than the run has its lease.
  */
-export async function openJob({ hasProvider, checker, rng }: World, machine: Machine, store: Pick<TaskContext, 'store'>, task: Task): Promise<Made | 'lost' | null> {
+export async function openJob({ hasProvider, checker, rng }: World, machine: Machine, store: Pick<TaskContext, 'store'>, task: Task): Promise<RunOutcome | 'lost' | null> {
   if (!hasProvider || task.job !== null) return null
   const stored = checker.seen.tasks.get(task.id)
   if (stored?.epoch === task.epoch && stored.job !== null) checker.report(`a second job is begun for task ${task.id}, which has ${stored.job}`)
@@ -113,7 +113,7 @@ export async function openJob({ hasProvider, checker, rng }: World, machine: Mac
 }
 
 /** Runs a task: an operation with its sources and a result in the files, by the code of a real worker. */
-export async function runTask(world: World, machine: Machine, task: Task): Promise<Made> {
+export async function runTask(world: World, machine: Machine, task: Task): Promise<RunOutcome> {
   const made = runEngine(world, task)
   if (task.object === 'generation' || made.outcome === 'handed_back') return made
   const engines = {
@@ -127,7 +127,7 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
   const backends = machine.tasks(machine.actor(`run epoch ${task.epoch}`, { task: task.id, epoch: task.epoch }))
   const context = { ...backends, engines, egress: sourceEgress(world.files, world.scheduler), inputTimeoutMs: 10_000, persist: <T>(write: () => Promise<T>) => write() }
   const control = { signal: new AbortController().signal, progress: () => {}, job: { id: null, remember: async () => {} }, idempotencyKey: task.id }
-  return runOperation(context, task, control).catch((error: unknown): Made => {
+  return runOperation(context, task, control).catch((error: unknown): RunOutcome => {
     if (!(error instanceof Unavailable)) throw error
     return { outcome: 'unavailable' }
   })
@@ -136,7 +136,7 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
 const LIMITS = { pixels: 1_000_000, durationMs: 60_000, bytes: 1_000_000 }
 
 /** Random outcome of an engine; its cost may be out of range. */
-function runEngine({ rng, hasProvider }: World, task: Task): Made {
+function runEngine({ rng, hasProvider }: World, task: Task): RunOutcome {
   const outcome = rng.weighted({ made: 10, retryable: 4, failed: 2, handedBack: 2 })
   if (outcome === 'retryable') return { outcome: 'failed', code: 'provider_error', retryable: true, ...(hasProvider && rng.chance(0.5) && { retryAfterMs: 5_000 }) }
   if (outcome === 'failed') return { outcome: 'failed', code: 'provider_rejected', retryable: false }

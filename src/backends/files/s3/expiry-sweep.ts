@@ -6,7 +6,7 @@
 import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type FileFacts } from '../files.ts'
 import type { S3Address } from './s3-url.ts'
-import { element, elements, refusalOf, type S3Client, type S3Request } from './s3-client.ts'
+import { element, elements, errorOf, type S3Client, type S3Request } from './s3-client.ts'
 
 /** An upload of this age belongs to a dead writer. */
 const ABANDONED_MS = 24 * 3600 * 1000
@@ -73,7 +73,7 @@ export async function sweepUploads(s3: S3Client, { prefix }: S3Address, now: num
   const answer = await s3.call(request)
   // Some servers cannot list uploads; they rely on their own clean-up.
   if (answer.outcome === 'refused' && answer.status === 501) return
-  if (answer.outcome === 'refused') throw new Unavailable('files', refusalOf(request, answer))
+  if (answer.outcome === 'refused') throw new Unavailable('files', errorOf(request, answer))
   for (const found of answer.text.matchAll(/<Upload>.*?<\/Upload>/gs)) {
     const [key, uploadId, initiated] = ['Key', 'UploadId', 'Initiated'].map((name) => element(found[0], name)) as [string, string, string]
     if (!key.startsWith(`${prefix}files/`) || under.has(uploadId) || !(Date.parse(initiated) < now - ABANDONED_MS)) continue

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { Unavailable } from '../../../domain/errors.ts'
 import type { FileBody } from '../files.ts'
 import { partsOf } from '../body-parts.ts'
-import { element, refusalOf, type S3Client, type S3Request } from './s3-client.ts'
+import { element, errorOf, type S3Client, type S3Request } from './s3-client.ts'
 
 /** S3 allows 10,000 parts of 5 MiB to 5 GiB: at most 80 GiB per file. */
 const PART_BYTES = 8 * 1024 * 1024
@@ -96,7 +96,7 @@ async function complete(s3: S3Client, key: string, uploadId: string, tags: strin
   // An earlier attempt whose answer was lost may have completed the upload.
   const there = answer.code === 'NoSuchUpload' ? await s3.call({ method: 'HEAD', key }) : answer
   if (there.outcome === 'answered' && there.headers[UPLOAD] === name) return bare(there.headers['etag'])
-  throw new Unavailable('files', refusalOf(request, answer))
+  throw new Unavailable('files', errorOf(request, answer))
 }
 
 /** An entity tag without its quotes. */

@@ -84,8 +84,8 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     for (let attempt = 1; ; attempt++) {
       if (closed) throw new Unavailable('files', new Error('closed'))
       const reply = await once(request).catch((error: unknown) => new Unavailable('files', error))
-      if (!(reply instanceof Unavailable) && !(reply.outcome === 'refused' && mayPass(reply))) return reply
-      const failure = reply instanceof Unavailable ? reply : new Unavailable('files', refusalOf(request, reply))
+      if (!(reply instanceof Unavailable) && !(reply.outcome === 'refused' && isTemporary(reply))) return reply
+      const failure = reply instanceof Unavailable ? reply : new Unavailable('files', errorOf(request, reply))
       if (attempt >= attempts || performance.now() - startedAt > PATIENCE_MS) throw failure
       await setTimeout(PAUSE_MS * 3 ** (attempt - 1))
     }
@@ -95,7 +95,7 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     call,
     async demand(request) {
       const reply = await call(request)
-      if (reply.outcome === 'refused') throw new Unavailable('files', refusalOf(request, reply))
+      if (reply.outcome === 'refused') throw new Unavailable('files', errorOf(request, reply))
       return reply
     },
     async close() {
@@ -106,11 +106,11 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
 }
 
 /** An error response of S3 as an Error for the log. */
-export function refusalOf({ method }: S3Request, { status, code, message }: Refused): Error {
+export function errorOf({ method }: S3Request, { status, code, message }: Refused): Error {
   return new Error(`S3 answered ${method} with ${status}${code && ` ${code}`}${message && `: ${message}`}`)
 }
 
-function mayPass({ status, code }: Refused): boolean {
+function isTemporary({ status, code }: Refused): boolean {
   return (status >= 500 && status !== 501) || status === 429 || code === 'RequestTimeout' || code === 'OperationAborted'
 }
 

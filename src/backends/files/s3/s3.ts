@@ -8,7 +8,7 @@ import { Readable } from 'node:stream'
 import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type ByteRange, type Credentials, type FileFacts, type Files } from '../files.ts'
 import { readAddress, type S3Address } from './s3-url.ts'
-import { credentialsOf, makeClient, refusalOf, type Answered, type Refused, type S3Client, type S3Request } from './s3-client.ts'
+import { credentialsOf, makeClient, errorOf, type Answered, type Refused, type S3Client, type S3Request } from './s3-client.ts'
 import { expiryKey, listKeys, sweepDue, sweepUploads } from './expiry-sweep.ts'
 import { bare, upload } from './multipart-upload.ts'
 
@@ -39,7 +39,7 @@ function filesIn(s3: S3Client, address: S3Address): Files {
     if (!isFileId(id)) return null
     const answer = await s3.call({ method: 'HEAD', key: `files/${id}` })
     if (answer.outcome === 'answered') return factsOf(id, answer)
-    if (answer.status !== 404) throw new Unavailable('files', refusalOf({ method: 'HEAD' }, answer))
+    if (answer.status !== 404) throw new Unavailable('files', errorOf({ method: 'HEAD' }, answer))
     // HEAD does not tell whether the file or the bucket is missing.
     const file = await get(id)
     file?.stream.destroy()
@@ -60,7 +60,7 @@ function filesIn(s3: S3Client, address: S3Address): Files {
     if (answer.outcome === 'refused') {
       if (answer.status === 404 && answer.code !== 'NoSuchBucket') return null
       if (answer.status === 416) throw new RangeError('the range lies outside the file')
-      throw new Unavailable('files', refusalOf(request, answer))
+      throw new Unavailable('files', errorOf(request, answer))
     }
     const facts = factsOf(id, answer)
     const stream = guarded(answer.body ?? Readable.from([]))
