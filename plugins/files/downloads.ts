@@ -1,5 +1,6 @@
 /** Downloads in progress: how many of a file and for an address, and an end for clients that stop reading. */
 import type { ServerResponse } from 'node:http'
+import { hasClosed } from '../../src/concurrency/disconnect.ts'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { overLimit } from '../../src/domain/errors.ts'
 
@@ -28,8 +29,7 @@ export function openDownloads({
         message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.',
         retryAfterSeconds: 5,
       })
-    // No close event follows when the client has left already.
-    if (response.closed || response.destroyed) return
+    if (hasClosed(response)) return
     for (const key of keys) open.add(key, 1)
     let before = -1
     const timer = setInterval(() => {

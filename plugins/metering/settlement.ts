@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Write } from '../../src/backends/store/queued-command.ts'
 import type { Store } from '../../src/backends/store/store.ts'
+import { onceClosed } from '../../src/concurrency/disconnect.ts'
 import { tenantOf } from '../../src/domain/plans.ts'
 import type { Answer, Command } from '../../src/domain/subscription/commands.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -85,9 +86,7 @@ class Reservation implements OpenReservation, Write {
     shared.metrics.open(terms.reserved)
     request.logged = (told) => void this.#listeners.push(told)
     admission.write.tell(this)
-    // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
-    if (raw.closed || raw.destroyed) setImmediate(() => this.#closed())
-    else raw.once('close', () => this.#closed())
+    onceClosed(raw, () => this.#closed())
   }
 
   get durable(): Promise<void> {

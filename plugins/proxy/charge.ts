@@ -5,6 +5,7 @@
 import { randomUUIDv7 } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { onceClosed } from '../../src/concurrency/disconnect.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { closeFlatCharge, holdFlatCharge } from '../../src/tasks/flat-charge.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -26,8 +27,7 @@ export async function admit(app: FastifyInstance, request: FastifyRequest, reply
     isDecided = true
     close(outcome)
   }
-  if (reply.raw.closed || reply.raw.destroyed) charge('void')
-  else reply.raw.once('close', () => charge('void'))
+  onceClosed(reply.raw, () => charge('void'))
   return charge
 }
 

@@ -5,6 +5,7 @@
 import { isAscii } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
+import { hasClosed } from '../../src/concurrency/disconnect.ts'
 import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
 import { LEAST_RATE, type LeastRate } from '../../src/http/least-rate.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
@@ -65,7 +66,7 @@ async function requestBody(
     const { caller, headers, routeOptions } = request
     const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
     // No close event follows when the client disconnected during the key lookup: its memory would never be freed.
-    if (caller && hasBody && !routeOptions.config.streamed && !raw.closed && !raw.destroyed) {
+    if (caller && hasBody && !routeOptions.config.streamed && !hasClosed(raw)) {
       const share = budget.share(caller.key.tenant)
       share.take(REQUEST_BYTES)
       request.bodyShare = share

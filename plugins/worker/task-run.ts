@@ -1,6 +1,7 @@
 /** One run of a claimed task: renews its lease while the engine works, then records the outcome. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Control } from '../../src/backends/engines/engine.ts'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
@@ -101,29 +102,22 @@ function keepLease(
   cut: AbortController,
 ): { progress(percent: number): void; stop(): void } {
   let reached = task.progress
-  let isRenewing = false
-  // One at a time: renewals that a slow store lets pile up would only conflict with each other.
-  const renew = async () => {
-    if (isRenewing) return
-    isRenewing = true
-    const renewed = await tasks.store.renewTask(task.id, task.epoch, reached, tasks.clock() + leaseMs).catch(() => 'unknown' as const)
-    isRenewing = false
+  async function renew(): Promise<void> {
+    const renewed = await tasks.store.renewTask(task.id, task.epoch, reached, tasks.clock() + leaseMs)
     if (renewed === 'lost') await abortLost(tasks, task, cut)
   }
-  let isWatching = false
-  const watch = async () => {
-    if (isWatching) return
-    isWatching = true
-    const now = await tasks.store.task(task.tenant, task.id).catch(() => null)
-    isWatching = false
+  async function watch(): Promise<void> {
+    const now = await tasks.store.task(task.tenant, task.id)
     if (now?.outcome?.outcome === 'canceled') cut.abort(new Cut('canceled'))
   }
-  const timers = [setInterval(() => void renew(), leaseMs / 3), setInterval(() => void watch(), WATCH_MS)]
+  // A store that is away is asked again.
+  const loops = [periodicTask(leaseMs / 3, renew, () => {}), periodicTask(WATCH_MS, watch, () => {})]
+  for (const loop of loops) void loop.start()
   return {
     progress(percent) {
       reached = percent
     },
-    stop: () => timers.forEach(clearInterval),
+    stop: () => loops.forEach((loop) => void loop.cancel()),
   }
 }
 

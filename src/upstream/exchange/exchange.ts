@@ -4,6 +4,7 @@
  * A JSON answer and a stream differ in their writer and in what may follow a beginning alone.
  */
 import type { Write } from '../../backends/store/queued-command.ts'
+import { hasClosed } from '../../concurrency/disconnect.ts'
 import { Failure, overLimit } from '../../domain/errors.ts'
 import { chargeOf, type Usage } from '../../domain/token-windows.ts'
 import type { AnswerSource } from '../http/answer.ts'
@@ -91,8 +92,7 @@ export class Exchange implements CallSink, Write {
   send(request: CodingRequest): void {
     const { client, reservation, wire, ids, startedMs } = this.#request
     const { upstreams, clock, metrics } = this.#options
-    // No hook of Fastify fires when a client disconnects in the middle of a stream.
-    if (client.raw.closed) return this.#over(null)
+    if (hasClosed(client.raw)) return this.#over(null)
     client.raw.once('close', () => this.#closed())
     try {
       this.#call = request.call(reservation.admitted.maxOutputTokens, ids, () => Math.floor(clock() / 1000), upstreams.wiresFor(wire))

@@ -1,9 +1,9 @@
-/** The signal of a client that leaves. */
+/** What is told of a client that leaves. */
 import { once } from 'node:events'
 import { createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
+import { disconnectSignal, hasClosed, onceClosed } from '../../src/concurrency/disconnect.ts'
 
 t.test('work for a client that leaves is cancelled, also work that begins after the client has left', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')
@@ -14,9 +14,12 @@ t.test('work for a client that leaves is cancelled, also work that begins after 
   client.end()
   const [, response] = (await once(server, 'request')) as [unknown, ServerResponse]
   const early = disconnectSignal(response)
-  t.notOk(early.aborted)
+  const left = new Promise<void>((resolve) => onceClosed(response, resolve))
+  t.notOk(early.aborted || hasClosed(response))
   client.destroy()
   await once(response, 'close')
   t.ok(early.aborted)
-  t.ok(disconnectSignal(response).aborted)
+  t.ok(disconnectSignal(response).aborted && hasClosed(response))
+  await left
+  await new Promise<void>((resolve) => onceClosed(response, resolve))
 })
