@@ -1,7 +1,7 @@
 /**
- * `node bench/admission.ts [--against folder] [--rounds n] [--requests n]`: what a coding request pays for its admission and its settlement over the SQLite store in
+ * `node bench/admission.ts [--against folder] [--usage] [--rounds n] [--requests n]`: what a coding request pays for its admission and its settlement over the SQLite store in
  * threads, beside 1, 32 and 500 open reservations of its plan. Processor time of the thread that serves and of the whole process, and the time until a request may be
- * sent to its upstream; two checkouts in turns.
+ * sent to its upstream; two checkouts in turns. With `--usage` also with usage records.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ import { median } from './statistics.ts'
 import { markdown } from './table.ts'
 import { threadUs } from './turns.ts'
 
-const { values } = parseArgs({ options: { against: { type: 'string' }, rounds: { type: 'string', default: '9' }, requests: { type: 'string', default: '4000' } } })
+const { values } = parseArgs({ options: { against: { type: 'string' }, usage: { type: 'boolean', default: false }, rounds: { type: 'string', default: '9' }, requests: { type: 'string', default: '4000' } } })
 const OPEN = [1, 32, 500]
 const CLIENTS = 32
 
@@ -23,6 +23,7 @@ type Side = { name: string; store: Store; measured: Map<number, Measured[]> }
 
 const folder = mkdtempSync(join(tmpdir(), 'tollgate-admission-'))
 const sides: Side[] = [await side('Tollgate', openStore)]
+if (values.usage) sides.push(await side('with usage records', openStore, true))
 if (values.against !== undefined) {
   const other = (await import(join(values.against, 'src/backends/store/store.ts'))) as { openStore: typeof openStore }
   sides.push(await side('the other checkout', other.openStore))
@@ -45,8 +46,8 @@ process.stdout.write(`${markdown({ title: `Admission and settlement, ${CLIENTS} 
 for (const { store } of sides) await store.close()
 rmSync(folder, { recursive: true })
 
-async function side(name: string, open: typeof openStore): Promise<Side> {
-  const store = await open(`sqlite:${join(folder, `${name}.db`)}`, { threads: true, isSole: true })
+async function side(name: string, open: typeof openStore, recordsUsage = false): Promise<Side> {
+  const store = await open(`sqlite:${join(folder, `${name}.db`)}`, { threads: true, isSole: true, recordsUsage })
   for (const count of OPEN) {
     const id = `${ID}-${count}`
     await store.change(id, plan(), Date.now())

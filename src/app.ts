@@ -21,6 +21,7 @@ import metering from '../plugins/metering/metering.ts'
 import requestHistory from '../plugins/request-history/request-history.ts'
 import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
+import usageRecords from '../plugins/usage-records/usage-records.ts'
 import thirdParty from '../plugins/third-party/third-party.ts'
 import type { Broker } from './backends/broker/broker.ts'
 import type { Config } from './config/config.ts'
@@ -146,6 +147,7 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
     })
   }
   if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia(budget) })
+  if (runs('gateway', 'worker') && config.USAGE_MS > 0) app.register(usageRecords)
   if (runs('worker')) app.register(worker, { kinds: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)

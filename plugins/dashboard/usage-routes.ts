@@ -136,7 +136,9 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number, is
 }
 
 function kindDays({ usage }: Pick<MediaPeriod, 'usage'>): { date: string; kind: string; count: number; burned: number }[] {
-  return Object.entries(usage).flatMap(([date, kinds]) => Object.entries(kinds).map(([kind, used]) => ({ date, kind, ...used })))
+  return Object.entries(usage).flatMap(([date, kinds]) =>
+    Object.entries(kinds).map(([kind, { count, burned }]) => ({ date, kind, count, burned })),
+  )
 }
 
 const mediaDays = (period: Pick<MediaPeriod, 'usage'>) => kindDays(period).map((day) => ({ ...day, burned: formatMoney(day.burned) }))

@@ -88,12 +88,13 @@ async function openAll(
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
   const failing = logFailingWrites(log)
+  const usage = { recordsUsage: config.USAGE_MS > 0, publishesUsage: BROKER_URL.startsWith('kafka:') }
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
   const unguarded = keep(
     await open(
       'store',
-      () => openStore(STORE_URL, { retried, storeTime, healed, failing, threads: true, isSole: !isDistributed(config) }),
+      () => openStore(STORE_URL, { retried, storeTime, healed, failing, threads: true, isSole: !isDistributed(config), ...usage }),
       STORE_URL,
     ),
   )

@@ -38,6 +38,11 @@ export const seconds = (least: number, most: number): Parse<number> =>
 const HOUR_MS = 3600 * 1000
 export const hours = numeric('number of hours', /^\d{1,4}(\.\d{1,4})?$/, 0.25, 8760, HOUR_MS)
 
+export const daysOrNone: Parse<number> = {
+  mayBe: '0, or a number of days from 1 to 3650',
+  read: (text) => (text === '0' ? 0 : numeric('', /^\d{1,4}$/, 1, 3650, 24 * HOUR_MS).read(text)),
+}
+
 export const days = numeric('number of days', /^\d{1,4}(\.\d{1,6})?$/, 0.0001, 3650, 24 * HOUR_MS)
 
 export const delays: Parse<number[]> = {

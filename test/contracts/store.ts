@@ -1,6 +1,6 @@
 /** Contract of every store. */
 import type { ChangeOptions } from '../../src/backends/store/group-commit.ts'
-import type { Store } from '../../src/backends/store/store.ts'
+import type { Store, StoreOptions } from '../../src/backends/store/store.ts'
 import type { Promises } from './run-contract.ts'
 import { changePromises } from './store/subscription-changes.ts'
 import { declarationPromises } from './store/resource-declarations.ts'
@@ -15,11 +15,12 @@ import { codingRequestPromises } from './store/coding-requests.ts'
 import { sessionPromises } from './store/sessions.ts'
 import { subscriptionPromises } from './store/subscriptions.ts'
 import { taskPromises } from './store/tasks.ts'
+import { usagePromises } from './store/usage-records.ts'
 
 /**
  * Where the stores of one test open. Empty at first. All handles of one place share its data, as the processes of one installation do; the test closes them.
  */
-export type Place = { open(options?: ChangeOptions): Promise<Store> }
+export type Place = { open(options?: ChangeOptions & Pick<StoreOptions, 'publishesUsage'>): Promise<Store> }
 
 export const storePromises: Promises<Place> = {
   ...subscriptionPromises,
@@ -34,5 +35,6 @@ export const storePromises: Promises<Place> = {
   ...deliveryPromises,
   ...eventPromises,
   ...scanPromises,
+  ...usagePromises,
   ...lifePromises,
 }

@@ -1,5 +1,6 @@
 /** The store of one simulated process: the real one, where every verb and every read and write of a record is a step of the scheduler. */
-import { openChanges, type VersionedRecords } from '../../src/backends/store/group-commit.ts'
+import { openChanges } from '../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../src/backends/store/versioned-records.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Write } from '../../src/backends/store/queued-command.ts'
 import type { Answer, Command, CommandName } from '../../src/domain/subscription/commands.ts'
@@ -96,6 +97,7 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
   }
   return {
     ...(records.known ? { known: records.known } : {}),
+    unstored: records.unstored,
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => records.read(id, known) }),
     async replace(record, expected) {
       called('replace')

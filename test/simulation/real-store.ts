@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Collection, MongoClient, MongoNetworkError } from 'mongodb'
-import type { VersionedRecords } from '../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../src/backends/store/versioned-records.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 
 /** The `write`th write of a verb, from 1, fails: after it took effect (`happens`), or instead. */

@@ -3,9 +3,14 @@
  * A message that is lost, duplicated, late or forged costs latency only, so publishing never fails and never blocks.
  */
 import type { Message } from '../../domain/messages.ts'
+import type { UsageRecord } from '../../domain/usage-records.ts'
 
 export type Broker = {
   publish(message: Message): void
+  /**
+   * Publishes usage records as CloudEvents, and resolves once the broker keeps them all. Throws `Unavailable` when that is not known. Null: nobody else can read them.
+   */
+  publishUsage: ((records: UsageRecord[]) => Promise<void>) | null
   /**
    * Calls `received` for each message of this kind. Where processes share the broker, one of them receives each message, and again, or
    * another one does, if this process ends before the promise of `received` has resolved.

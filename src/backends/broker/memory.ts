@@ -23,6 +23,7 @@ export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker 
         }),
       )
     },
+    publishUsage: null,
     consume(kind, received) {
       const subscriber = { received, paused: false }
       subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(subscriber))

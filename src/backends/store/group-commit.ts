@@ -12,17 +12,8 @@ import type { Answer, Command, CommandName } from '../../domain/subscription/com
 import { CurrentRecord } from '../../domain/subscription/current-record.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 import { AppliedCommand, changing, deciding, type Call, type Decided, type QueuedCommand, type Write } from './queued-command.ts'
+import type { VersionedRecords } from './versioned-records.ts'
 import { openWriteMode, type WriteMode } from './write-mode.ts'
-
-/** What an adapter implements. Both verbs throw `Unavailable` when the outcome is unknown, and have timeouts of their own: there is none here. */
-export type VersionedRecords = {
-  /** The current record. `unchanged` may be returned instead, which saves sending it, when its version is still `known`. */
-  read(id: string, known?: number): Promise<Subscription | null | 'unchanged'>
-  /** The current record, where nobody else writes and it is in memory. */
-  known?(id: string): Subscription | undefined
-  /** Atomically replaces the record of version `expected` by `record`; 0 means that there is none yet. */
-  replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'>
-}
 
 /** Why a change is retried: another process wrote first, or the outcome of a read or a write is unknown. */
 export type Retry = 'conflict' | 'unavailable'
@@ -41,6 +32,8 @@ export type ChangeOptions = {
   failing?: (reason: unknown) => void
   /** Nobody else writes the records, so that those in memory are the current ones. */
   isSole?: boolean
+  /** A usage record is made with each charge. */
+  recordsUsage?: boolean
   /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
   retryForMs?: number
   /** Monotonic milliseconds, for `retryForMs` alone. */
@@ -92,6 +85,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     healed = () => {},
     storeTime = () => null,
     isSole = false,
+    recordsUsage = false,
     retryForMs = RETRY_FOR_MS,
     clock = () => performance.now(),
     pause = pauseFor,
@@ -101,6 +95,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     healed,
     storeTime,
     isSole,
+    recordsUsage,
     retryForMs,
     clock,
     pause,
@@ -150,7 +145,13 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     const open = queues.get(id)
     if (open) return open
     const stored = shared.records.known?.(id)
-    const queue: Queue = { id, queued: [], stored, ahead: stored && new CurrentRecord(id, stored), drained: Promise.resolve() }
+    const queue: Queue = {
+      id,
+      queued: [],
+      stored,
+      ahead: stored && new CurrentRecord(id, stored, shared.recordsUsage),
+      drained: Promise.resolve(),
+    }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -215,18 +216,20 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  * attempt, or the write of the same batch proves it by its version, or nobody else writes. A record in memory is otherwise read again before it may refuse.
  */
 async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
-  const { records, storeTime, isSole, mode } = shared
+  const { records, storeTime, isSole, mode, recordsUsage } = shared
   const { stored } = queue
   let base = stored === undefined ? await refresh(records, queue.id, null) : stored
   // With those that were called during the read.
   if (isSole && queue.ahead === undefined) batch.push(...queue.queued.splice(0))
-  let applied = queue.ahead ?? applyAll(batch, healed(new CurrentRecord(queue.id, base), storeTime()))
+  const opened = (record: Subscription | null) => healed(new CurrentRecord(queue.id, record, recordsUsage), storeTime())
+  let applied = queue.ahead ?? applyAll(batch, opened(base))
   if (!isSole && applied.record() === base && stored !== undefined) {
     const found = await refresh(records, queue.id, base)
-    if (found !== base) applied = applyAll(batch, healed(new CurrentRecord(queue.id, (base = found)), storeTime()))
+    if (found !== base) applied = applyAll(batch, opened((base = found)))
   }
   queue.stored = base
-  const next = applied.record() === base ? null : applied.withVersion((base?.version ?? 0) + 1)
+  const unstored = base?.outbox ? records.unstored(base.outbox) : []
+  const next = applied.record() === base ? null : applied.withVersion((base?.version ?? 0) + 1, unstored)
   if (isSole && (queue.ahead !== undefined || mode.isAhead())) {
     queue.ahead = applied
     for (const one of batch) one.decided()

@@ -10,6 +10,7 @@ import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
 import type { Delivery, LoggedEvent, Task } from '../../domain/task.ts'
+import type { UsagePosition, UsageRange, UsageRecord } from '../../domain/usage-records.ts'
 import type { ChangeOptions } from './group-commit.ts'
 import type { Decided, Write } from './queued-command.ts'
 import type { TaskStore } from './task-store.ts'
@@ -117,6 +118,17 @@ export type Store = Declarations &
     /** The number of those that arrived before `before`. */
     requestsBefore(before: number): Promise<number>
 
+    /** Usage records of a plan in a range, in the order of their positions, after one of them (null: from the first). A charge has its record here at once. */
+    usageRecords(subscription: string, range: UsageRange, after: UsagePosition | null, limit: number): Promise<UsageRecord[]>
+    /** Stores by themselves the usage records that were left in up to `limit` records of plans by a process that ended, if the record was not written since `before`. Returns the number of plans. */
+    storeOutboxes(before: number, limit: number): Promise<number>
+    /** Usage records that are to be published and are not yet. */
+    unpublishedUsage(limit: number): Promise<UsageRecord[]>
+    /** These were published. Idempotent. */
+    usagePublished(records: UsageRecord[]): Promise<void>
+    /** Removes usage records of charges before `before`. Returns how many. */
+    removeUsage(before: number, limit: number): Promise<number>
+
     /**
      * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
      * `next` of the part before (null: the first). `next` is null at the end.
@@ -172,6 +184,7 @@ export const ACCESS = {
   removeEvents: 'write',
   removeRequests: 'write',
   removeTasks: 'write',
+  removeUsage: 'write',
   renewTask: 'write',
   replay: 'write',
   returnDelivery: 'write',
@@ -180,6 +193,7 @@ export const ACCESS = {
   scan: 'read',
   session: 'read',
   setKey: 'write',
+  storeOutboxes: 'write',
   subscription: 'read',
   subscriptionsDue: 'read',
   subscriptionsOf: 'read',
@@ -192,6 +206,9 @@ export const ACCESS = {
   taskWithKey: 'read',
   told: 'write',
   undeclare: 'write',
+  unpublishedUsage: 'read',
+  usagePublished: 'write',
+  usageRecords: 'read',
   useOnce: 'write',
   waitingDeliveries: 'read',
 } as const satisfies Record<keyof Store, 'read' | 'write'>
@@ -207,6 +224,8 @@ export type StoreOptions = ChangeOptions & {
    * write access.
    */
   readOnly?: boolean
+  /** Usage records that are stored from now on are to be published. */
+  publishesUsage?: boolean
   /** SQLite: writes in a thread of its own and reads in another one, so that this one never waits for the disk. */
   threads?: boolean
 }

@@ -35,6 +35,7 @@ export function heal(record: Subscription, now: number): Subscription {
     rate: { tat: shifted(record.rate.tat, record, now) },
     media: record.media && media && anchor !== null ? healMedia(record, record.media, media, anchor, now) : record.media,
     coding: record.coding && healCoding(record, record.coding, anchor ?? now, now),
+    healedFrom: Math.max(record.at, record.healedFrom ?? 0),
   }
 }
 
@@ -100,7 +101,8 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
   const start = session && shift(session.start)
   const weeks = Math.min(weekly.n, Math.max(0, Math.ceil((weekly.start - now) / WEEK_MS)))
   const n = weekly.n - weeks
-  const usage = daysUntil(account.usage, now)
+  const counts = Object.entries(account.usage).map(([day, { isRecorded: _unsure, ...one }]) => [day, one] as const)
+  const usage: CodingAccount['usage'] = daysUntil(Object.fromEntries(counts), now)
   const { refusals } = account
   // The week that seemed to end is not in the record any more: its whole days are.
   const weekStart = Math.min(weekly.start - weeks * WEEK_MS, Math.max(now, anchor))

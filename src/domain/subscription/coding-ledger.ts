@@ -5,6 +5,7 @@
 import type { CodingTerms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'
+import type { UsageRecord } from '../usage-records.ts'
 import type { CodingAccount, Reservation, Subscription } from './subscription.ts'
 
 export class CodingLedger {
@@ -15,6 +16,8 @@ export class CodingLedger {
   session: CodingAccount['session']
   weekly: CodingAccount['weekly']
   learned: Pick<CodingAccount, 'outputs' | 'ratio' | 'shown'>
+  /** Where the usage records of charges go; null: none are made. */
+  readonly made: UsageRecord[] | null
   /** Whether a command has changed anything. */
   isChanged = false
   usage: CodingAccount['usage']
@@ -26,13 +29,14 @@ export class CodingLedger {
   readonly #inWeekByKey = new Map<string, number>()
 
   /** With its windows rolled to `now`, a time of the record. Null for a record without a coding account. */
-  static open(record: Subscription | null, now: number): CodingLedger | null {
-    return record?.coding ? new CodingLedger(record, roll(record.coding, now)) : null
+  static open(record: Subscription | null, now: number, made: UsageRecord[] | null): CodingLedger | null {
+    return record?.coding ? new CodingLedger(record, roll(record.coding, now), made) : null
   }
 
-  private constructor(record: Subscription, account: CodingAccount) {
+  private constructor(record: Subscription, account: CodingAccount, made: UsageRecord[] | null) {
     const { outputs, ratio, shown } = account
     this.record = record
+    this.made = made
     this.terms = record.terms.coding
     this.rate = record.rate
     this.session = account.session

@@ -4,6 +4,7 @@ import { CodingLedger } from './coding-ledger.ts'
 import type { Answer, Command, CommandName } from './commands.ts'
 import { reduce } from './reducer.ts'
 import type { Subscription } from './subscription.ts'
+import type { UsageRecord } from '../usage-records.ts'
 import { applyToLedger, isCoding } from './token-reservations.ts'
 
 export class CurrentRecord {
@@ -12,12 +13,15 @@ export class CurrentRecord {
   #record: Subscription | null | undefined
   #ledger: CodingLedger | null = null
   #at: number
+  /** Usage records since the last version; null: none are made. */
+  readonly #made: UsageRecord[] | null
 
   /** `record`: that of subscription `id`; null: there is none yet. */
-  constructor(id: string, record: Subscription | null) {
+  constructor(id: string, record: Subscription | null, recordsUsage = false) {
     this.#id = id
     this.#record = record
     this.#at = record?.at ?? 0
+    this.#made = recordsUsage ? [] : null
   }
 
   /** Applies one command at `now`; a command that throws changes nothing. */
@@ -26,7 +30,7 @@ export class CurrentRecord {
     const at = Math.max(now, this.#at)
     const ledger = isCoding(command) ? this.#ledgerAt(at) : null
     if (!ledger || !isCoding(command)) {
-      const step = reduce<CommandName>(this.record(), command, now, this.#id)
+      const step = reduce<CommandName>(this.record(), command, now, this.#id, this.#made)
       if (step.record !== this.record()) this.#replace(step.record)
       return step.answer
     }
@@ -53,16 +57,18 @@ export class CurrentRecord {
     return this.#record
   }
 
-  /** Gives it the version with which it is written. */
-  withVersion(version: number): Subscription {
-    const record = { ...(this.record() as Subscription), version }
+  /** Gives it the version with which it is written, with the usage records since the last one and those of `unstored`. */
+  withVersion(version: number, unstored: UsageRecord[] = []): Subscription {
+    const { outbox: _stored, ...facts } = this.record() as Subscription
+    const outbox = [...unstored, ...(this.#made?.splice(0) ?? [])]
+    const record: Subscription = { ...facts, version, ...(outbox.length > 0 ? { outbox } : {}) }
     if (this.#ledger) this.#ledger.record = record
     return (this.#record = record)
   }
 
   /** A window that has ended stays as it is until a command changes something. */
   #ledgerAt(at: number): CodingLedger | null {
-    return this.#ledger?.isOver(at) === false ? this.#ledger : CodingLedger.open(this.record(), at)
+    return this.#ledger?.isOver(at) === false ? this.#ledger : CodingLedger.open(this.record(), at, this.#made)
   }
 
   #replace(record: Subscription | null): void {

@@ -9,6 +9,7 @@ import type { Answer, Command, CommandName } from './commands.ts'
 import { applyPlan, keysChanged, removePlan } from './plan-changes.ts'
 import { countRefusals } from './refusals.ts'
 import type { Subscription } from './subscription.ts'
+import type { UsageRecord } from '../usage-records.ts'
 
 export type Step<A> = { record: Subscription | null; answer: A }
 
@@ -16,17 +17,35 @@ type Input<N extends CommandName> = Extract<Command, { op: N }>
 
 /**
  * Applies one command to the record of subscription `id` (null: there is none yet). The same record object in the result means that nothing
- * has to be written. Time inside the record never goes back: an older `now` counts as the record's own.
+ * has to be written. Time inside the record never goes back: an older `now` counts as the record's own. Usage records are added to `made`; null: none are made.
  */
-export function reduce<N extends CommandName>(record: Subscription | null, command: Input<N>, now: number, id: string): Step<Answer<N>>
-export function reduce(record: Subscription | null, command: Command, now: number, id: string): Step<Answer<CommandName>> {
+export function reduce<N extends CommandName>(
+  record: Subscription | null,
+  command: Input<N>,
+  now: number,
+  id: string,
+  made?: UsageRecord[] | null,
+): Step<Answer<N>>
+export function reduce(
+  record: Subscription | null,
+  command: Command,
+  now: number,
+  id: string,
+  made: UsageRecord[] | null = null,
+): Step<Answer<CommandName>> {
   const at = Math.max(now, record?.at ?? 0)
-  const step = dispatch(record, command, at, id)
+  const step = dispatch(record, command, at, id, made)
   if (step.record === record || step.record === null) return step
   return { record: { ...step.record, at }, answer: step.answer }
 }
 
-function dispatch(record: Subscription | null, command: Command, now: number, id: string): Step<Answer<CommandName>> {
+function dispatch(
+  record: Subscription | null,
+  command: Command,
+  now: number,
+  id: string,
+  made: UsageRecord[] | null,
+): Step<Answer<CommandName>> {
   switch (command.op) {
     case 'applyPlan':
       return applyPlan(record, command, now, id)
@@ -40,7 +59,7 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
     case 'extend':
     case 'settle':
     case 'expire':
-      return reduceCoding(record, command, now)
+      return reduceCoding(record, command, now, made)
     case 'countRefusals':
       return countRefusals(record, command, now)
     case 'hold':
@@ -50,14 +69,19 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
     case 'requeue':
       return requeue(record, command, now)
     case 'close':
-      return close(record, command, now)
+      return close(record, command, now, made)
     case 'archived':
       return archived(record, command)
   }
 }
 
-function reduceCoding(record: Subscription | null, command: CodingCommand, now: number): Step<Answer<CodingCommand['op']>> {
-  const ledger = CodingLedger.open(record, now)
+function reduceCoding(
+  record: Subscription | null,
+  command: CodingCommand,
+  now: number,
+  made: UsageRecord[] | null,
+): Step<Answer<CodingCommand['op']>> {
+  const ledger = CodingLedger.open(record, now, made)
   if (!ledger) return { record, answer: withoutAccount(record, command, now) }
   const answer = applyToLedger(ledger, command, now)
   return { record: ledger.isChanged ? ledger.toRecord(now) : record, answer }

@@ -8,6 +8,7 @@ import type { Rate } from '../rate-limit.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { Holds } from './holds.ts'
 import type { RefusedDay } from './refusals.ts'
+import type { UsageRecord } from '../usage-records.ts'
 
 export type Subscription = {
   /** `namespace/planName`. */
@@ -35,9 +36,14 @@ export type Subscription = {
   rate: Rate
   media: MediaAccount | null
   coding: CodingAccount | null
+  /** Usage records that were made with this version or shortly before, and may not be stored by themselves yet. Absent without one. */
+  outbox?: UsageRecord[]
+  /** The latest time from which the record was healed: usage records of days up to it may bear another day than their charge. Absent before. */
+  healedFrom?: number
 }
 
-export type DayUsage = Record<string, { count: number; burned: number }>
+/** By kind or operation. `isRecorded`: every charge of the day so far has a usage record; earlier releases drop it with their next charge. */
+export type DayUsage = Record<string, { count: number; burned: number; isRecorded?: true }>
 
 export type MediaPeriod = {
   n: number
@@ -95,7 +101,8 @@ export type Reservation = {
   at: number
 }
 
-export type CodingDay = { requests: number; input: number; cachedInput: number; output: number; charged: number }
+/** `isRecorded`: as in `DayUsage`. */
+export type CodingDay = { requests: number; input: number; cachedInput: number; output: number; charged: number; isRecorded?: true }
 
 export type CodingAccount = {
   session: { start: number; end: number; used: number } | null

@@ -7,6 +7,7 @@ import { dayOf } from './days.ts'
 import { earliestWaiting, holdOf, oldestReady, PASS_THROUGH, waitingUntil, withHold, withoutHold } from './holds.ts'
 import { withReady } from './ready-tasks.ts'
 import type { Step } from './reducer.ts'
+import type { UsageRecord } from '../usage-records.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
@@ -82,14 +83,19 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
 }
 
 /** Closes a hold once: burns the actual cost, at most the amount held, and returns the rest in the same write. */
-export function close(record: Subscription | null, input: In<'close'>, now: number): Step<Answer<'close'>> {
+export function close(
+  record: Subscription | null,
+  input: In<'close'>,
+  now: number,
+  made: UsageRecord[] | null = null,
+): Step<Answer<'close'>> {
   const account = record && rolled(record, now)
   if (!record || !account) return { record, answer: { outcome: 'none', available: 0, burned: 0 } }
   const held = holdOf(account.holds, input.task)
   if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available, burned: 0 } }
   const ran = input.actual !== null && (input.epoch === undefined || input.epoch > firstEpochOf(held))
   const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
-  const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
+  const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now, made !== null) : period)
   const next: MediaAccount = {
     ...account,
     holds: withoutHold(account.holds, input.task),
@@ -97,6 +103,7 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
     past: account.past.map(count),
     keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,
   }
+  if (ran) made?.push({ id: input.task, subscription: record.id, keyId: held.keyId, at: now, kind: held.kind, cost })
   const closed = withAccount(record, next)
   return { record: closed, answer: withReady({ outcome: 'closed', available: balanceOf(next).available, burned: cost }, closed, now) }
 }
@@ -122,10 +129,12 @@ function rolled(record: Subscription, now: number): MediaAccount | null {
   return rollPeriod(record.media, record.terms.media, record.anchor, now)
 }
 
-function burn(period: MediaPeriod, kind: string, cost: number, now: number): MediaPeriod {
+function burn(period: MediaPeriod, kind: string, cost: number, now: number, isRecorded: boolean): MediaPeriod {
   const day = dayOf(now)
-  const before = period.usage[day]?.[kind] ?? { count: 0, burned: 0 }
-  const today = { ...period.usage[day], [kind]: { count: before.count + 1, burned: before.burned + cost } }
+  const before = period.usage[day]?.[kind]
+  const sums = { count: (before?.count ?? 0) + 1, burned: (before?.burned ?? 0) + cost }
+  const flag = isRecorded && (before === undefined || before.isRecorded) ? { isRecorded: true as const } : {}
+  const today = { ...period.usage[day], [kind]: { ...sums, ...flag } }
   return { ...period, burned: period.burned + cost, usage: { ...period.usage, [day]: today } }
 }
 

@@ -156,7 +156,10 @@ function settle(ledger: CodingLedger, { id, usage, estimated, seen = 0 }: In<'se
   if (!ledger.terms || !reservation) return { outcome: 'already' }
   const charged = usage ? chargeOf(usage, ledger.terms.weights) : 0
   ledger.charge(id, reservation, charged)
-  if (usage) countDay(ledger, now, usage, charged)
+  if (usage) {
+    countDay(ledger, now, usage, charged)
+    ledger.made?.push({ id, subscription: ledger.record.id, keyId: reservation.keyId, at: now, usage, charged, isEstimated: estimated })
+  }
   if (usage && !estimated) ledger.learned = learn(ledger.learned, usage, reservation.bytes, seen)
   return { outcome: 'settled', charged }
 }
@@ -166,8 +169,10 @@ function expire(ledger: CodingLedger, { instance }: In<'expire'>, now: number): 
   const open = ledger.reservationsOf(instance)
   if (open.length === 0) return { outcome: 'already' }
   for (const [id, reservation] of open) {
-    ledger.charge(id, reservation, reservation.tokens)
-    countDay(ledger, now, { input: 0, cachedInput: 0, output: 0 }, reservation.tokens)
+    const { keyId, tokens: charged } = reservation
+    ledger.charge(id, reservation, charged)
+    countDay(ledger, now, { input: 0, cachedInput: 0, output: 0 }, charged)
+    ledger.made?.push({ id, subscription: ledger.record.id, keyId, at: now, usage: null, charged, isEstimated: true })
   }
   return { outcome: 'settled', count: open.length }
 }
@@ -183,6 +188,7 @@ function countDay(ledger: CodingLedger, now: number, tokens: Usage, charged: num
     cachedInput: cachedInput + tokens.cachedInput,
     output: output + tokens.output,
     charged: chargedBefore + charged,
+    ...(ledger.made && (before === undefined || before.isRecorded) ? { isRecorded: true } : {}),
   }
   if (before) ledger.usage[day] = today
   else ledger.usage = newestDays({ ...ledger.usage, [day]: today })

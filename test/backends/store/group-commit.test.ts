@@ -4,7 +4,8 @@ import { Busy, Unavailable } from '../../../src/domain/errors.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
-import { openChanges, type VersionedRecords } from '../../../src/backends/store/group-commit.ts'
+import { openChanges } from '../../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../../src/backends/store/versioned-records.ts'
 import { admit, hold, ID, mediaPlan, plan, seeded, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
 
 /** Records in memory that count calls. A test may inject hooks: each is called once, before the real step. */

@@ -32,7 +32,7 @@ function large() {
 
 t.test('a record whose read is slower than a write, and than what displaces that write from memory, is not kept', async (t) => {
   const rows = openRows(t)
-  await openChanges(openRecords(rows, true).records).change(ID, plan(), T0)
+  await openChanges(openRecords(rows, { isSole: true }).records).change(ID, plan(), T0)
   const [isRead, mayAnswer] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   let isFirst = true
   const { records, verbs } = openRecords({
@@ -45,7 +45,7 @@ t.test('a record whose read is slower than a write, and than what displaces that
       await mayAnswer.promise
       return found
     },
-  }, true)
+  }, { isSole: true })
   const { change } = openChanges(records)
   const slow = verbs.subscription(ID)
   await isRead.promise
@@ -59,7 +59,7 @@ t.test('a record whose read is slower than a write, and than what displaces that
 
 t.test('a record that differs from the stored one is read again after a conflict', async (t) => {
   const rows = openRows(t)
-  const [here, elsewhere] = [openRecords(rows, true), openRecords(rows, true)].map(({ records }) => openChanges(records, { retryForMs: 1_000 }))
+  const [here, elsewhere] = [openRecords(rows, { isSole: true }), openRecords(rows, { isSole: true })].map(({ records }) => openChanges(records, { retryForMs: 1_000 }))
   await here?.change(ID, plan(), T0)
   await elsewhere?.change(ID, admit('r1', 1), T0)
   t.match(await here?.change(ID, admit('r2', 1), T0), { outcome: 'admitted' })

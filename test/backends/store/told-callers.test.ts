@@ -1,7 +1,8 @@
 /** Callers that are told of a write, where one of them throws. */
 import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
-import { openChanges, type VersionedRecords } from '../../../src/backends/store/group-commit.ts'
+import { openChanges } from '../../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../../src/backends/store/versioned-records.ts'
 import { admit, ID, plan, T0 } from '../../contracts/store/acme.ts'
 
 for (const outcome of ['stored', 'lost'] as const) {

@@ -1,6 +1,6 @@
 /** Fault injection around any adapter, as over a remote replicated database: conflicts, writes with an unknown outcome, late writes. */
 import { Unavailable } from '../../../src/domain/errors.ts'
-import type { VersionedRecords } from '../../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../../src/backends/store/versioned-records.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Place } from '../store.ts'
 import { seeded } from './acme.ts'
@@ -41,6 +41,7 @@ export function withFaults(records: VersionedRecords, random: () => number): Ver
   }
 
   return {
+    unstored: records.unstored,
     async read(id, known) {
       if (random() < 0.1) throw lost()
       return records.read(id, known)

@@ -7,6 +7,7 @@ import { describeError } from './kafka-errors.ts'
 import { openConsumer, type Consumer } from './consumer.ts'
 import { openConnectionState, type ConnectionState } from './connection-warnings.ts'
 import { openBackoff } from './backoff.ts'
+import { openUsageProducer } from './usage-producer.ts'
 import { openProducer, type KafkaContext, type Producer } from './producer.ts'
 
 /** Close timeout. What is still running then ends by itself a few seconds later. */
@@ -20,6 +21,7 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
   const context: KafkaContext = { kafka: openClient(address, log), address, log, counted, sent }
   const producers = new Map<string, Producer>()
   const consumers = new Set<Consumer>()
+  const usage = openUsageProducer(context)
   const connectionCheck = checkConnection(context)
   let closed: Promise<void> | null = null
 
@@ -33,6 +35,7 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
     for (const consumer of consumers) consumer.stop()
     const all = Promise.all([
       connectionCheck.close(),
+      usage.close(),
       ...[...producers.values()].map((producer) => producer.close()),
       ...[...consumers].map(({ stopped }) => stopped),
     ])
@@ -46,6 +49,7 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
       if (closed) counted('failed', message.kind, 1)
       else producerOf(message.kind).publish(message)
     },
+    publishUsage: usage.publish,
     consume(kind, received): BrokerConsumer {
       if (closed) return { isReceiving: () => false, stop() {}, pause() {}, resume() {} }
       const consumer = openConsumer(context, kind, received)
@@ -55,7 +59,7 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
     },
     health() {
       if (closed) return { ok: false, detail: 'closed' }
-      const problems = [connectionCheck, ...producers.values(), ...consumers].map(({ state }) => state.problem())
+      const problems = [connectionCheck, usage, ...producers.values(), ...consumers].map(({ state }) => state.problem())
       const detail = [...new Set(problems.filter((problem) => problem !== null))].join('; ')
       return detail === '' ? { ok: true, detail: `Kafka at ${address.brokers.join(', ')}` } : { ok: false, detail }
     },

@@ -4,19 +4,21 @@ import type { Admin, Kafka } from 'kafkajs'
 import type { Address } from './kafka-url.ts'
 import { isTransient, rootOf, DescribedError } from './kafka-errors.ts'
 
-/** A day, in which an operator can read what was published. Kafka removes whole segments, hence both settings. */
-const CONFIG = { 'retention.ms': '86400000', 'segment.ms': '3600000', 'cleanup.policy': 'delete' }
+type TopicConfig = Record<string, string>
+
+/** Of messages: a day, in which an operator can read what was published. Kafka removes whole segments, hence both settings. */
+const CONFIG: TopicConfig = { 'retention.ms': '86400000', 'segment.ms': '3600000', 'cleanup.policy': 'delete' }
 
 /** How often, and how many times, a new topic is looked up until a broker leads it. */
 const LOOKUP_MS = 100
 const MAX_LOOKUPS = 50
 
 /** Resolves with the topic's number of partitions. Rejects with the library's error, or a `DescribedError` when the topic is missing and may not be created. */
-export async function ensureTopic(kafka: Kafka, address: Address, topic: string): Promise<number> {
+export async function ensureTopic(kafka: Kafka, address: Address, topic: string, config = CONFIG): Promise<number> {
   const admin = kafka.admin()
   try {
     await admin.connect()
-    return (await partitionsOf(admin, topic)) ?? (await create(admin, address, topic))
+    return (await partitionsOf(admin, topic)) ?? (await create(admin, address, topic, config))
   } finally {
     await admin.disconnect().catch(() => {})
   }
@@ -34,8 +36,8 @@ async function partitionsOf(admin: Admin, topic: string): Promise<number | null>
   }
 }
 
-async function create(admin: Admin, address: Address, topic: string): Promise<number> {
-  const configEntries = Object.entries(CONFIG).map(([name, value]) => ({ name, value }))
+async function create(admin: Admin, address: Address, topic: string, config: TopicConfig): Promise<number> {
+  const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }))
   try {
     await admin.createTopics({
       waitForLeaders: false,
@@ -44,7 +46,7 @@ async function create(admin: Admin, address: Address, topic: string): Promise<nu
   } catch (error) {
     const { type } = rootOf(error)
     if (type === undefined || isTransient(error)) throw error
-    throw new DescribedError(`the topic ${topic} is missing and could not be created (${type}): ${commandFor(address, topic)}`)
+    throw new DescribedError(`the topic ${topic} is missing and could not be created (${type}): ${commandFor(address, topic, config)}`)
   }
   for (let lookups = 0; lookups < MAX_LOOKUPS; lookups++) {
     const partitions = await partitionsOf(admin, topic)
@@ -54,8 +56,8 @@ async function create(admin: Admin, address: Address, topic: string): Promise<nu
   throw new DescribedError(`the topic ${topic} was created but has no leader yet`)
 }
 
-function commandFor({ brokers, partitions, replication }: Address, topic: string): string {
-  const config = Object.entries(CONFIG).map(([name, value]) => ` --config ${name}=${value}`)
+function commandFor({ brokers, partitions, replication }: Address, topic: string, config: TopicConfig): string {
+  const options = Object.entries(config).map(([name, value]) => ` --config ${name}=${value}`)
   const factor = replication === null ? '' : ` --replication-factor ${replication}`
-  return `kafka-topics.sh --bootstrap-server ${brokers[0]} --create --topic ${topic} --partitions ${partitions}${factor}${config.join('')}`
+  return `kafka-topics.sh --bootstrap-server ${brokers[0]} --create --topic ${topic} --partitions ${partitions}${factor}${options.join('')}`
 }

@@ -22,6 +22,7 @@ import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openScan } from './scan.ts'
 import { openSessions, sessionIndexes } from './sessions.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
+import { openUsageRecords, usageIndexes } from './usage-records.ts'
 import { openTaskQueries, taskQueryIndexes } from './task-queries.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
 
@@ -37,6 +38,7 @@ export const INDEXES: Indexes = {
   ...eventIndexes,
   ...sessionIndexes,
   ...codingRequestIndexes,
+  ...usageIndexes,
 }
 
 /**
@@ -46,7 +48,8 @@ export const INDEXES: Indexes = {
 export async function openMongodb(url: string, options: StoreOptions = {}, upgrades = UPGRADES): Promise<Store> {
   const { client, name } = await prepare(url, upgrades, options.readOnly ?? false)
   const database = openDatabase(client, name)
-  const subscriptions = openSubscriptions(database)
+  const usage = openUsageRecords(database, options.publishesUsage ?? false)
+  const subscriptions = openSubscriptions(database, usage.outboxes)
   const queues = openDeliveryQueues(database)
   const deliveries = openDeliveries(database, queues)
   const log = openEventLog(database)
@@ -60,6 +63,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...openKeys(database),
     ...openSessions(database),
     ...openCodingRequests(database),
+    ...usage.verbs,
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

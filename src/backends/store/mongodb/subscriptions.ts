@@ -3,13 +3,14 @@ import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
 import { fromStoredRecord, frozen, toStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
-import type { VersionedRecords } from '../group-commit.ts'
+import type { VersionedRecords } from '../versioned-records.ts'
 import { openRecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
+import type { Outboxes } from './usage-records.ts'
 
 export const subscriptionIndexes = {
   subscriptions: [
@@ -24,7 +25,7 @@ export const subscriptionIndexes = {
   ],
 } satisfies Indexes
 
-type Listing = Parameters<Store['subscriptionsWith']>[0]
+type Listing = Parameters<Store['subscriptionsWith']>[0] | 'usage'
 /** Derived from the record. `waitingSince`: the earliest `readyAt` of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
 type SubscriptionDocument = Stored<StoredSubscription> & Derived & Written
@@ -42,7 +43,7 @@ type Unchanged = { _id: string; unchanged: true }
 type Lookup = { id: string; known?: number | undefined }
 type Answer = Subscription | null | 'unchanged'
 
-export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
+export function openSubscriptions(database: Database, outboxes: Outboxes): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
   const subscriptions = database.collection<SubscriptionDocument>('subscriptions')
   const periods = database.collection<Period>('periods')
   const cache = openRecordCache()
@@ -53,13 +54,18 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     backend: 'store',
     async send(lookups) {
       const found = new Map((await findAll(lookups)).map((one) => [one._id, one]))
-      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : recordOf(one)] as const))
+      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : foundRecord(one)] as const))
       return lookups.map(({ id }) => ({ answer: records.get(id) ?? null }))
     },
     idOf: ({ id }) => id,
     shares: true,
     most: MAX_READS,
   })
+
+  function foundRecord(document: Stored<StoredSubscription>): Subscription {
+    if (document.outbox) outboxes.found(document.outbox)
+    return recordOf(document)
+  }
 
   /** From the cache where the store still has the version of the cached record. */
   async function current(id: string): Promise<Subscription | null> {
@@ -116,6 +122,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   return {
     records: {
       read: (id, known) => database.run<Answer>(() => (known === undefined ? current(id) : read({ id, known }))),
+      unstored: outboxes.unstored,
       replace: (record, expected) => database.run(() => replace(record, expected)),
     },
     verbs: {
@@ -147,6 +154,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     const next = { ...toStored(toStoredRecord(record)), ...derived(record), write: randomUUID() }
     const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
     if (isDone) keep(record)
+    if (isDone && record.outbox) outboxes.written(record.outbox, record.at)
     return isDone ? 'replaced' : 'conflict'
   }
 }
@@ -156,8 +164,8 @@ function recordOf(document: Stored<StoredSubscription>): Subscription {
 }
 
 /** Approximate bytes of a record: open holds and reservations make up nearly all. */
-function weigh({ media, coding }: SubscriptionDocument): number {
-  return weightOf(Object.keys(media?.holds ?? {}).length, coding)
+function weigh({ media, coding, outbox }: SubscriptionDocument): number {
+  return weightOf(Object.keys(media?.holds ?? {}).length, coding) + 300 * (outbox?.length ?? 0)
 }
 
 function bytesOf({ media, coding }: Subscription): number {
@@ -168,12 +176,13 @@ function weightOf(holds: number, coding: Subscription['coding']): number {
   return 1000 + 250 * (holds + Object.keys(coding?.reservations ?? {}).length)
 }
 
-function derived({ plan, coding, media }: Subscription): Derived {
+function derived({ plan, coding, media, outbox }: Subscription): Derived {
   const has: Record<Listing, boolean> = {
     plan: plan !== null,
     reservations: Object.keys(coding?.reservations ?? {}).length > 0,
     holds: (media?.holds.count ?? 0) > 0,
     past: (media?.past.length ?? 0) > 0,
+    usage: outbox !== undefined,
   }
   const readyAts = media?.due.map(({ readyAt }) => readyAt) ?? []
   return {

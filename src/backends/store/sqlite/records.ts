@@ -2,9 +2,9 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import { frozen } from '../../../domain/subscription/stored-subscription.ts'
 import type { Subscription } from '../../../domain/subscription/subscription.ts'
-import type { VersionedRecords } from '../group-commit.ts'
+import type { VersionedRecords } from '../versioned-records.ts'
 import { openRecordCache } from '../record-cache.ts'
-import type { Store } from '../store.ts'
+import type { Store, StoreOptions } from '../store.ts'
 import { recordOf, sizeOf } from './subscription-holds.ts'
 import { rowOf, type SubscriptionRow, type SubscriptionRows } from './subscriptions.ts'
 
@@ -21,8 +21,8 @@ export type Records = {
   forget(): void
 }
 
-/** `isSole`: nobody else writes the file, so that the record that was read or written last is the current one. */
-export function openRecords(rows: RecordRows, isSole: boolean): Records {
+/** With `isSole` nobody else writes the file, so that the record that was read or written last is the current one. */
+export function openRecords(rows: RecordRows, { isSole = false, publishesUsage = false }: StoreOptions): Records {
   let cache = openRecordCache()
 
   function forget(): void {
@@ -60,13 +60,14 @@ export function openRecords(rows: RecordRows, isSole: boolean): Records {
   return {
     records: {
       ...(isSole ? { known: (id: string) => cache.get(id) } : {}),
+      unstored: () => [],
       async read(id, known) {
         const record = await current(id)
         return record && record.version === known ? 'unchanged' : record
       },
       async replace(record, expected) {
         const cached = cache.get(record.id)
-        const row = rowOf(record, cached?.version === expected ? cached : undefined)
+        const row = rowOf(record, cached?.version === expected ? cached : undefined, publishesUsage)
         const { put } = cache
         const outcome = await rows.replaceRecord(row, expected, () => put(record, sizeOf(record)))
         // A retry would find the same record again.

@@ -21,13 +21,13 @@ export async function openSqlite(file: string, options: StoreOptions = {}): Prom
     if (outcome === 'replaced') replaced()
     return outcome
   }
-  return composed(verbs, openRecords({ ...verbs, replaceRecord }, options.isSole ?? false), options, () => database.close())
+  return composed(verbs, openRecords({ ...verbs, replaceRecord }, options), options, () => database.close())
 }
 
 async function openInThreads(file: string, options: StoreOptions): Promise<Store> {
   const threads = await openThreads(file, () => records.forget())
   const { verbs } = threads
-  const records = openRecords({ ...verbs, replaceRecord: threads.replaceRecord }, options.isSole ?? false)
+  const records = openRecords({ ...verbs, replaceRecord: threads.replaceRecord }, options)
   return composed(verbs, records, options, threads.close)
 }
 

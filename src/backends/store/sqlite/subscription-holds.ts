@@ -50,9 +50,9 @@ function holdsOf(text: string | null): Holds {
   )
 }
 
-/** JSON of the record without its holds. */
+/** JSON of the record without what has rows of its own: its holds and usage records. */
 export function headOf({ media, ...facts }: Subscription): string {
-  return JSON.stringify({ ...facts, media: media && { ...media, holds: undefined } })
+  return JSON.stringify({ ...facts, outbox: undefined, media: media && { ...media, holds: undefined } })
 }
 
 /** The size of a record in the cache. */

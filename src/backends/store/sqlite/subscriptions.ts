@@ -2,6 +2,7 @@
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import { idsOf, type Store } from '../store.ts'
 import type { Database } from './database.ts'
+import { openUsageRows, usageRowOf, type UsageRow } from './usage-records.ts'
 import { headOf, holdChanges, HOLDS, openHoldRows, type HoldChanges, type RecordRow } from './subscription-holds.ts'
 
 export const subscriptionTables = `
@@ -54,6 +55,9 @@ export type SubscriptionRow = {
   flags: number[]
   record: string
   holds: HoldChanges
+  usage: UsageRow[]
+  /** Its usage records are to be published. */
+  publishes: boolean
   /** `media.due` by kind; null without a media account. */
   due: { lastServedAt: number; entries: { kind: string; readyAt: number }[] } | null
 }
@@ -127,6 +131,7 @@ function replacing(database: Database): SubscriptionRows['replaceRecord'] {
      WHERE id = ? AND version = ?`,
   )
   const writeHolds = openHoldRows(database)
+  const writeUsage = openUsageRows(database)
   const undue = database.prepare('DELETE FROM subscriptions_due WHERE subscription = ? AND kind NOT IN (SELECT value FROM json_each(?))')
   const due = database.prepare(
     `INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)
@@ -143,6 +148,7 @@ function replacing(database: Database): SubscriptionRows['replaceRecord'] {
     database.write(() => {
       if (!replace(row, expected)) return 'conflict'
       writeHolds(row.id, row.holds)
+      writeUsage(row.id, row.usage, row.publishes)
       if (row.due) {
         undue.run(row.id, JSON.stringify(row.due.entries.map(({ kind }) => kind)))
         for (const { kind, readyAt } of row.due.entries) due.run(row.id, kind, readyAt, row.due.lastServedAt)
@@ -152,10 +158,11 @@ function replacing(database: Database): SubscriptionRows['replaceRecord'] {
 }
 
 /** `before`: the record of the version that is replaced, if it is known. */
-export function rowOf(record: Subscription, before: Subscription | undefined): SubscriptionRow {
+export function rowOf(record: Subscription, before: Subscription | undefined, publishes: boolean): SubscriptionRow {
   const { id, version, media } = record
+  const usage = record.outbox?.map(usageRowOf) ?? []
   const due = media && { lastServedAt: media.lastServedAt, entries: media.due.map(({ kind, readyAt }) => ({ kind, readyAt })) }
-  return { id, version, flags: flags(record), record: headOf(record), holds: holdChanges(record, before), due }
+  return { id, version, flags: flags(record), record: headOf(record), holds: holdChanges(record, before), usage, publishes, due }
 }
 
 /** Longest unserved first, then longest ready. */

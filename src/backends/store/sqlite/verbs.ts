@@ -14,6 +14,7 @@ import { holdTables } from './subscription-holds.ts'
 import { openSubscriptionRows, priceKinds, subscriptionTables, type SubscriptionRows } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
 import { dueByTenant, openTasks, taskKinds, taskStatus, taskTables } from './tasks.ts'
+import { openUsageRecords, usageTables } from './usage-records.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
 export const UPGRADES = [
@@ -29,6 +30,7 @@ export const UPGRADES = [
   codingRequestTables,
   codingRequestTimes,
   taskKinds + priceKinds,
+  usageTables,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
@@ -54,6 +56,7 @@ export function openVerbs(database: Database): Verbs {
     ...openKeys(database),
     ...openSessions(database),
     ...openCodingRequests(database),
+    ...openUsageRecords(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

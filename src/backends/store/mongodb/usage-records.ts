@@ -1,0 +1,147 @@
+/**
+ * Usage records in MongoDB. A charge writes them into the record of its plan, from where its process stores them as documents of their own in the background; whoever
+ * writes the plan's record next keeps those that it has not seen stored. So a process may end at any moment: the sweep finds what it left.
+ */
+import type { Filter } from 'mongodb'
+import type { StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
+import { byPosition, type UsageRecord } from '../../../domain/usage-records.ts'
+import type { Store } from '../store.ts'
+import { batchInserts, type Written } from './bulk-commands.ts'
+import { fromStored, toStored, type Database, type Stored } from './database.ts'
+import type { Indexes } from './indexes.ts'
+
+export const usageIndexes = {
+  usage_records: [
+    // usageRecords
+    { name: 'of_subscription', key: { subscription: 1, at: 1, _id: 1 } },
+    // removeUsage
+    { name: 'charged', key: { at: 1 } },
+    // unpublishedUsage
+    { name: 'unpublished', key: { unpublished: 1, at: 1 }, partialFilterExpression: { unpublished: true } },
+  ],
+} satisfies Indexes
+
+/** Records of these plans have usage records in them. */
+type Holder = Pick<Stored<StoredSubscription>, '_id' | 'version' | 'at' | 'outbox'> & { listed: string[] } & Written
+type StoredUsage = Stored<UsageRecord> & { unpublished?: true } & Written
+
+type Verbs = 'usageRecords' | 'storeOutboxes' | 'unpublishedUsage' | 'usagePublished' | 'removeUsage'
+
+/** What the records of plans need. */
+export type Outboxes = {
+  /** Those that this process has not seen stored. */
+  unstored(outbox: UsageRecord[]): UsageRecord[]
+  /** The record of a plan was written with these, at the time `at`: stores them in the background. */
+  written(outbox: UsageRecord[], at: number): void
+  /** The record of a plan was read with these: another process made them. */
+  found(outbox: UsageRecord[]): void
+}
+
+/** Ids that are remembered as stored. A forgotten one is kept, or stored again, which changes nothing. */
+const MAX_REMEMBERED = 10_000
+/** So many usage records of other processes stay in the record of a plan, and so long: above, this process stores them too. */
+const MAX_FOREIGN = 64
+const FOREIGN_MS = 10_000
+/** Ids in one update. */
+const MAX_PUBLISHED = 500
+
+export function openUsageRecords(database: Database, publishes: boolean): { outboxes: Outboxes; verbs: Pick<Store, Verbs> } {
+  const collection = database.collection<StoredUsage>('usage_records')
+  const holders = database.collection<Holder>('subscriptions')
+  const insert = batchInserts(
+    collection,
+    ({ _id }) => _id,
+    () => 400,
+  )
+  const stored = new Set<string>()
+  const inProgress = new Set<string>()
+  const foreign = new WeakSet<UsageRecord>()
+
+  /** Those that are there stay as they are. */
+  async function store(records: UsageRecord[]): Promise<void> {
+    await Promise.all(records.map((record) => insert({ ...toStored(record), ...(publishes ? { unpublished: true } : {}) })))
+  }
+
+  async function storeOwn(records: UsageRecord[]): Promise<void> {
+    for (const { id } of records) inProgress.add(id)
+    try {
+      await database.run(() => store(records))
+      for (const { id } of records) stored.add(id)
+      for (const id of stored) {
+        if (stored.size <= MAX_REMEMBERED) break
+        stored.delete(id)
+      }
+    } catch {
+      // They stay in the record of their plan: its next write, or the sweep, tries again.
+    } finally {
+      for (const { id } of records) inProgress.delete(id)
+    }
+  }
+
+  async function storeOutbox({ _id, version, outbox = [] }: Holder): Promise<void> {
+    await store(outbox)
+    // Where another process has written meanwhile, it has decided what stays.
+    await holders.updateOne({ _id, version }, { $unset: { outbox: '' }, $pull: { listed: 'usage' } })
+  }
+
+  return {
+    outboxes: {
+      unstored: (outbox) => outbox.filter(({ id }) => !stored.has(id)),
+      written(outbox, at) {
+        const isFull = outbox.length > MAX_FOREIGN
+        const isDue = (one: UsageRecord) => isFull || at - one.at > FOREIGN_MS || !foreign.has(one)
+        const due = outbox.filter((one) => !stored.has(one.id) && !inProgress.has(one.id) && isDue(one))
+        if (due.length > 0) void storeOwn(due)
+      },
+      found(outbox) {
+        for (const one of outbox) foreign.add(one)
+      },
+    },
+    verbs: {
+      usageRecords: (subscription, { since, until }, after, limit) =>
+        database.run(async () => {
+          // First what is not stored by itself: it may be meanwhile.
+          const holder = await holders.findOne({ _id: subscription }, { projection: { outbox: 1 } })
+          const from = after && after.at >= since ? after : { at: since, id: '' }
+          const isIn = (one: UsageRecord) => byPosition(one, from) > 0 && one.at < until
+          const isAfter = { $or: [{ at: { $gt: from.at } }, { at: from.at, _id: { $gt: from.id } }] }
+          const filter = { subscription, at: { $gte: from.at, $lt: until }, ...isAfter } as Filter<StoredUsage>
+          const page = collection.find(filter, { projection: { unpublished: 0 } }).sort({ at: 1, _id: 1 })
+          const found = (await page.limit(limit).toArray()).map(fromStored<UsageRecord>)
+          const ids = new Set(found.map(({ id }) => id))
+          const others = (holder?.outbox ?? []).filter((one) => isIn(one) && !ids.has(one.id))
+          return [...found, ...others].sort(byPosition).slice(0, limit)
+        }),
+      storeOutboxes: (before, limit) =>
+        database.run(async () => {
+          const left = await holders
+            .find({ listed: 'usage', at: { $lt: before } }, { projection: { version: 1, outbox: 1 } })
+            .limit(limit)
+            .toArray()
+          for (const holder of left) await storeOutbox(holder)
+          return left.length
+        }),
+      unpublishedUsage: (limit) =>
+        database.run(async () => {
+          const found = collection.find({ unpublished: true }, { projection: { unpublished: 0 } })
+          return (await found.sort({ at: 1 }).limit(limit).toArray()).map(fromStored<UsageRecord>)
+        }),
+      usagePublished: (records) =>
+        database.run(async () => {
+          for (let n = 0; n < records.length; n += MAX_PUBLISHED) {
+            const ids = records.slice(n, n + MAX_PUBLISHED).map(({ id }) => id)
+            await collection.updateMany({ _id: { $in: ids } }, { $unset: { unpublished: '' } })
+          }
+        }),
+      removeUsage: (before, limit) =>
+        database.run(async () => {
+          const old = await collection
+            .find({ at: { $lt: before } }, { projection: { _id: 1 } })
+            .sort({ at: 1 })
+            .limit(limit)
+            .toArray()
+          return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
+        }),
+    },
+  }
+}
