@@ -63,6 +63,7 @@ function openServer(time: VirtualTime) {
   function open(isCounted = true): Store {
     const changes = openChanges(
       {
+        unstored: () => [],
         read: (id, known) => command(() => (records.get(id)?.version === known ? 'unchanged' : (records.get(id) ?? null)), isCounted),
         replace: (record, expected) =>
           command(() => {

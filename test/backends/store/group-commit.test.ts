@@ -14,6 +14,7 @@ function memory() {
   const seen = { reads: 0, known: [] as (number | undefined)[], replaces: 0 }
   const before: { read: (() => unknown)[]; replace: (() => unknown)[] } = { read: [], replace: [] }
   const records: VersionedRecords = {
+    unstored: () => [],
     async read(_id, known) {
       seen.reads++
       seen.known.push(known)
@@ -236,6 +237,7 @@ t.test('of two processes with constant work for one record, neither starves', as
   const due: { at: number; wake: () => void }[] = []
   const pause = (ms: number): Promise<void> => new Promise((wake) => due.push({ at: now + ms, wake }))
   const slow: VersionedRecords = {
+    unstored: () => [],
     async read(...args) {
       await pause(STEP_MS)
       return records.read(...args)
@@ -274,7 +276,7 @@ t.test('a record that other processes change all the time is busy, which is not 
   let clock = 0
   const pause = async (ms: number) => void (clock += ms)
   const record = reduce(null, plan(), T0, ID).record
-  const records = { read: async () => record, replace: async () => ((clock += 100), 'conflict' as const) }
+  const records = { unstored: () => [], read: async () => record, replace: async () => ((clock += 100), 'conflict' as const) }
   await t.rejects(openChanges(records, { clock: () => clock, pause }).change(ID, admit('r1', 1), T0), Busy)
   const away = { ...records, replace: async () => ((clock += 100), Promise.reject(new Unavailable('store', new Error('no answer')))) }
   const error = await openChanges(away, { clock: () => clock, pause }).change(ID, admit('r1', 1), T0).catch((failure: unknown) => failure)
@@ -318,7 +320,7 @@ for (const [name, change] of [['the same record', ID], ['another record', OTHER]
     const { records, before } = memory()
     const other = memory()
     let now = 0
-    const both: VersionedRecords = { read: (id, known) => (id === ID ? records : other.records).read(id, known), replace: (next, expected) => (next.id === ID ? records : other.records).replace(next, expected) }
+    const both: VersionedRecords = { unstored: () => [], read: (id, known) => (id === ID ? records : other.records).read(id, known), replace: (next, expected) => (next.id === ID ? records : other.records).replace(next, expected) }
     const store = openChanges(both, { isSole: true, clock: () => now })
     for (const id of [ID, OTHER]) await store.change(id, plan(), T0)
     const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -344,6 +346,7 @@ t.test('after a write that failed no command is answered before its own write, o
   let isFull = false
   let failures = 0
   const disk: VersionedRecords = {
+    unstored: () => [],
     read: (id, known) => of(id).records.read(id, known),
     async replace(next, expected) {
       if (isFull) lost(void failures++)
@@ -410,6 +413,7 @@ t.test('whatever a process that writes alone answers as durable is in the record
     const { records, record } = memory()
     const late: (() => Promise<unknown>)[] = []
     const faulty: VersionedRecords = {
+    unstored: () => [],
       async read(...args) {
         if (random() < 0.2) lost()
         return records.read(...args)

@@ -9,6 +9,7 @@ for (const outcome of ['stored', 'lost'] as const) {
   t.test(`a caller that throws when its write is ${outcome} is an uncaught error, and all others of the write are told`, async (t) => {
     const replaced: (() => unknown)[] = []
     const records: VersionedRecords = {
+    unstored: () => [],
       read: async () => null,
       async replace() {
         await replaced.shift()?.()
