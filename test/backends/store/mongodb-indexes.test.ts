@@ -129,5 +129,5 @@ t.test('docs/store.md lists every index', async (t) => {
     }),
   )
   t.same(rows.filter((row) => !page.includes(row)), [])
-  t.equal(page.split('\n').filter((line) => /^\| `(subscriptions|periods|keys|tasks|deliveries|events|lanes|sessions|used_once|coding_requests)` \|/.test(line)).length, rows.length, 'no other index is listed')
+  t.equal(page.split('\n').filter((line) => /^\| `(subscriptions|periods|keys|tasks|deliveries|events|lanes|sessions|used_once|coding_requests|usage_records)` \|/.test(line)).length, rows.length, 'no other index is listed')
 })

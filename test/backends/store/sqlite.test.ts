@@ -166,7 +166,7 @@ t.test('key versions without `endedAt` are migrated: those that ended get the cu
 
 t.test('tasks and prices of earlier releases, whose kind was stored as `verb`, are migrated', async (t) => {
   const file = `${t.testdir()}/tollgate.db`
-  const older = openDatabase(file, UPGRADES.slice(0, -1))
+  const older = openDatabase(file, UPGRADES.slice(0, 11))
   const prices: Price[] = [{ kind: 'image', micro: 40_000, per: 'Job' }, { kind: 'upscale', micro: 123_456_789_012, per: 'Megapixel' }]
   const planned = reduce<'applyPlan'>(null, mediaPlan({ prices }), T0, 'acme/studio').record!
   const tasks = [task(1, { price: prices[0]! }), task(2, { object: 'operation', kind: 'upscale', state: 'queued', price: prices[1]! })]
