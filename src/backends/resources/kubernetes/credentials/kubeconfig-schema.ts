@@ -32,16 +32,6 @@ const EXEC = Type.Object({
   provideClusterInfo: FLAG,
 })
 
-const AUTH_PROVIDER = Type.Object({
-  // The only one left in client-go since 1.26.
-  name: Type.Literal('oidc'),
-  config: Type.Object({
-    'idp-issuer-url': REQUIRED,
-    'client-id': REQUIRED,
-    ...texts('client-secret', 'id-token', 'refresh-token', 'idp-certificate-authority', 'idp-certificate-authority-data'),
-  }),
-})
-
 export const USER = Type.Object({
   ...texts(
     'token',
@@ -55,13 +45,12 @@ export const USER = Type.Object({
     'client-key-data',
   ),
   exec: orNull(EXEC),
-  'auth-provider': orNull(AUTH_PROVIDER),
+  'auth-provider': orNull(Type.Unknown()),
 })
 
 export type Cluster = Static<typeof CLUSTER>
 export type User = Static<typeof USER>
 export type Exec = Static<typeof EXEC>
-export type OidcConfig = Static<typeof AUTH_PROVIDER>['config']
 
 const schemas = new Ajv({ strict: false, meta: false, validateSchema: false })
 

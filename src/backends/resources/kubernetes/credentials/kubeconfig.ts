@@ -10,7 +10,6 @@ import type { ApiAccess } from './credentials.ts'
 import { openExecPlugin } from './exec-plugin.ts'
 import { mergeKubeconfigs, type Entry, type KubeconfigFile } from './kubeconfig-files.ts'
 import { CLUSTER, CONTEXT, readEntry, unusable, USER, type Cluster, type User } from './kubeconfig-schema.ts'
-import { openOidcProvider } from './oidc-provider.ts'
 
 /**
  * As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an
@@ -108,7 +107,7 @@ function accessOf({
   }
 }
 
-/** As in client-go, a token's file, which may be replaced, wins over the token, and a plugin or a provider is used only where nothing else authenticates. */
+/** As in client-go, a token's file, which may be replaced, wins over the token, and a plugin is used only where nothing else authenticates. */
 function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment: ResourcesConfig['environment']): Authenticate | null {
   const { resolvePath } = entry
   const { tokenFile, exec, 'auth-provider': provider } = user
@@ -121,13 +120,8 @@ function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment
       exec.provideClusterInfo ? clusterInfo(cluster) : null,
       environment,
     )
-  if (!provider) return null
-  const { 'idp-certificate-authority': path, 'idp-certificate-authority-data': data } = provider.config
-  if (!hasScheme(provider.config['idp-issuer-url'], 'https:'))
-    throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
-  return openOidcProvider(provider.config, async () =>
-    data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null,
-  )
+  if (provider) throw unusable(entry, 'auth-provider is not supported: use exec with a credential plugin, such as kubectl oidc-login')
+  return null
 }
 
 /** The `Cluster` of client.authentication.k8s.io without its authority; the plugin's own settings are an extension of the kubeconfig. */
