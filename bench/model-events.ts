@@ -11,7 +11,9 @@ const TOKENS = 100
 const sse = (value: object, name = ''): Buffer => Buffer.from(`${name === '' ? '' : `event: ${name}\n`}data: ${JSON.stringify(value)}\n\n`)
 const words = (tokens: number): string[] => Array.from({ length: tokens }, (_, n) => ` word${n}`)
 
-const chatUsage = { prompt_tokens: 500, completion_tokens: TOKENS, total_tokens: 500 + TOKENS }
+/** A word of a stream is two tokens: where a model reports far less than there is, Tollgate counts the tokens itself. */
+const tokensOf = (words: number): number => 2 * words
+const chatUsage = (tokens: number) => ({ prompt_tokens: 500, completion_tokens: tokens, total_tokens: 500 + tokens })
 const chunk = (content: object): Buffer => sse({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: CREATED, model: NAME, ...content })
 const delta = (part: object, finish: string | null = null): Buffer => chunk({ choices: [{ index: 0, delta: part, logprobs: null, finish_reason: finish }] })
 
@@ -24,25 +26,25 @@ export const CHAT: ModelWire = {
       created: CREATED,
       model: NAME,
       choices: [{ index: 0, message: { role: 'assistant', content: TEXT }, logprobs: null, finish_reason: 'stop' }],
-      usage: chatUsage,
+      usage: chatUsage(TOKENS),
     }),
   ),
   stream: (tokens) => [
     delta({ role: 'assistant', content: '' }),
     ...words(tokens).map((content) => delta({ content })),
     delta({}, 'stop'),
-    chunk({ choices: [], usage: chatUsage }),
+    chunk({ choices: [], usage: chatUsage(tokensOf(tokens)) }),
     Buffer.from('data: [DONE]\n\n'),
   ],
 }
 
-const responsesUsage = {
+const responsesUsage = (tokens: number) => ({
   input_tokens: 500,
   input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
-  output_tokens: TOKENS,
+  output_tokens: tokens,
   output_tokens_details: { reasoning_tokens: 0 },
-  total_tokens: 500 + TOKENS,
-}
+  total_tokens: 500 + tokens,
+})
 const part = (text: string): object => ({ type: 'output_text', text, annotations: [], logprobs: [] })
 const item = (text: string, status: string): object => ({ id: 'msg_bench', type: 'message', role: 'assistant', status, content: text === '' ? [] : [part(text)] })
 const response = (status: string, output: object[], usage: object | null): object => ({
@@ -52,7 +54,7 @@ const response = (status: string, output: object[], usage: object | null): objec
 
 export const RESPONSES: ModelWire = {
   path: '/responses',
-  answer: Buffer.from(JSON.stringify(response('completed', [item(TEXT, 'completed')], responsesUsage))),
+  answer: Buffer.from(JSON.stringify(response('completed', [item(TEXT, 'completed')], responsesUsage(TOKENS)))),
   stream(tokens) {
     const texts = words(tokens)
     const whole = texts.join('')
@@ -66,7 +68,7 @@ export const RESPONSES: ModelWire = {
       { type: 'response.output_text.done', ...place, text: whole, logprobs: [] },
       { type: 'response.content_part.done', ...place, part: part(whole) },
       { type: 'response.output_item.done', output_index: 0, item: item(whole, 'completed') },
-      { type: 'response.completed', response: response('completed', [item(whole, 'completed')], responsesUsage) },
+      { type: 'response.completed', response: response('completed', [item(whole, 'completed')], responsesUsage(tokensOf(tokens))) },
     ]
     return events.map((event, sequence) => sse({ ...event, sequence_number: sequence }, event.type))
   },

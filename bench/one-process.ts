@@ -18,6 +18,7 @@ import type * as Backends from '../src/bootstrap/open-backends.ts'
 import type * as Settings from '../src/config/config.ts'
 import type { Burst } from './client-thread.ts'
 import { WORKLOADS, type Workload } from './coding-workloads.ts'
+import { openFloor } from './floor.ts'
 import { countFiles, countPromises } from './counts.ts'
 import { coding, tenant } from './manifests.ts'
 import { watchHeap, type Heaped } from './heap.ts'
@@ -51,7 +52,7 @@ const client = new Worker(join(import.meta.dirname, 'client-thread.ts'))
 const modelUrl = `http://127.0.0.1:${modelPort}`
 await eventually(() => fetch(modelUrl).then(({ ok }) => ok))
 
-const sides = [await passthrough()]
+const sides = [await passthrough(), await floor()]
 for (const wire of new Set(kinds.map(({ upstream }) => upstream))) {
   sides.push(await tollgate('Tollgate', resolve(import.meta.dirname, '..'), wire))
   if (values.against !== undefined) sides.push(await tollgate('the other checkout', resolve(values.against), wire))
@@ -114,6 +115,12 @@ async function passthrough(): Promise<Side> {
   Object.assign(process.env, { MODEL_URL: modelUrl, PORT: String(port) })
   await import('./passthrough.ts')
   return { name: 'pass-through', root: null, url: `http://127.0.0.1:${port}`, key: '', wire: null, taken: [], close: async () => {} }
+}
+
+async function floor(): Promise<Side> {
+  const port = await freePort()
+  await openFloor(modelUrl, folder, port)
+  return { name: 'the duties alone', root: null, url: `http://127.0.0.1:${port}`, key: '', wire: null, taken: [], close: async () => {} }
 }
 
 /** The program of a checkout, over embedded backends in a folder of its own; its log goes to a file. */
