@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import mediaCaller from './media-caller.ts'
 import mediaKinds from './media-kinds.ts'
 import { resultRoutes } from './result-routes.ts'
-import { taskListRoute } from './task-list.ts'
+import { taskListRoutes } from './task-list.ts'
 import { refuseOtherTenants } from './shown-tenant.ts'
 
 export type RoomOptions = {
@@ -23,7 +23,7 @@ export async function roomRoutes(api: FastifyInstance, { mediaRoutes, explains }
       await scope.register(mediaCaller)
       await scope.register(mediaKinds, { explains })
       resultRoutes(scope)
-      taskListRoute(scope)
+      taskListRoutes(scope)
       await mediaRoutes(scope)
     },
     { prefix: '/media' },

@@ -1,35 +1,78 @@
-/** `/tasks`: generations and operations of the tenant as one list, each with the state of its webhooks. Behind a session. */
+/** `/tasks`: generations and operations of the tenant as one list, each with the state of its webhooks; and what the webhooks of one say. Behind a session. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
-import { Type } from 'typebox'
+import { Type, type Static } from 'typebox'
+import { Failure } from '../../src/domain/errors.ts'
 import type { Delivery } from '../../src/domain/task.ts'
-import { LIST_FIELDS, listTasks } from '../../src/tasks/list-tasks.ts'
+import { cursorOf, LIST_FIELDS, listTasks } from '../../src/tasks/list-tasks.ts'
 import { sessionOf } from './sessions.ts'
+
+const STATES = ['pending', 'delivered', 'failed'] as const
+type State = (typeof STATES)[number]
 
 const Query = Type.Object({
   ...LIST_FIELDS,
   object: Type.Optional(Type.Enum(['generation', 'operation'])),
   kind: Type.Optional(Type.String({ maxLength: 63, description: 'A kind of generation, or an operation.' })),
+  webhook: Type.Optional(Type.Enum([...STATES])),
 })
+const Params = Type.Object({ id: Type.String({ maxLength: 64 }) })
 
-/** Registers the route. */
-export function taskListRoute(app: FastifyInstance): void {
+/** No index has the state of webhooks: a page of one state is looked for among so many tasks, and the next page goes on from there. */
+const EXAMINED = { tasks: 500, at_a_time: 100 }
+
+/** Registers the routes. */
+export function taskListRoutes(app: FastifyInstance): void {
   const { tasks } = app
+  const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  async function withWebhook(record: Record<string, unknown>): Promise<Record<string, unknown>> {
+  async function withWebhook(record: Record<string, unknown>): Promise<Record<string, unknown> & { webhook: State | null }> {
     if (record['webhook_url'] === null) return { ...record, webhook: null }
     return { ...record, webhook: stateOf(await tasks.store.deliveries(String(record['id']))) }
   }
 
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/tasks', { schema: { querystring: Query } }, async (request) => {
-    const { object = null, ...query } = request.query
-    const page = await listTasks(tasks, sessionOf(request).tenant, object, query)
-    return { ...page, data: await Promise.all((page['data'] as Record<string, unknown>[]).map(withWebhook)) }
+  async function page(tenant: string, { object, webhook: _webhook, ...query }: Static<typeof Query>) {
+    const found = await listTasks(tasks, tenant, object ?? null, query)
+    return { ...found, data: await Promise.all(found.data.map(withWebhook)) }
+  }
+
+  async function pageOf(state: State, tenant: string, query: Static<typeof Query>) {
+    const data: Record<string, unknown>[] = []
+    let { cursor } = query
+    for (let examined = 0; examined < EXAMINED.tasks; examined += EXAMINED.at_a_time) {
+      const found = await page(tenant, { ...query, limit: EXAMINED.at_a_time, ...(cursor === undefined ? {} : { cursor }) })
+      for (const task of found.data) {
+        if (task.webhook === state) data.push(task)
+        if (data.length === query.limit) return { ...found, data, has_more: true, next_cursor: cursorOf(String(task['id'])) }
+      }
+      if (found.next_cursor === null) return { ...found, data }
+      cursor = found.next_cursor
+    }
+    return { object: 'list', data, has_more: true, next_cursor: cursor }
+  }
+
+  routes.get('/tasks', { schema: { querystring: Query } }, async (request) => {
+    const { query } = request
+    const { tenant } = sessionOf(request)
+    return query.webhook === undefined ? page(tenant, query) : pageOf(query.webhook, tenant, query)
+  })
+
+  routes.get('/tasks/:id/payloads', { schema: { params: Params } }, async (request) => {
+    const task = await tasks.store.task(sessionOf(request).tenant, request.params.id)
+    if (!task) throw new Failure('not_found')
+    return { data: (await tasks.store.deliveries(task.id)).map(({ id, body }) => ({ id, payload: redacted(body) })) }
   })
 }
 
 /** One failed delivery is what its receiver has to know; a task that has not ended has none yet. */
-function stateOf(deliveries: Pick<Delivery, 'state'>[]): 'pending' | 'delivered' | 'failed' {
+function stateOf(deliveries: Pick<Delivery, 'state'>[]): State {
   if (deliveries.some(({ state }) => state === 'failed')) return 'failed'
   return deliveries.length > 0 && deliveries.every(({ state }) => state === 'delivered') ? 'delivered' : 'pending'
+}
+
+/** The body of a webhook, whose links open nothing: people show it to others. */
+function redacted(body: string): object {
+  return JSON.parse(body, (_name, value: unknown) =>
+    typeof value === 'string' ? value.replace(/([?&]sig=)[\w-]+/, '$1…') : value,
+  ) as object
 }

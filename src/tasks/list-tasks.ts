@@ -31,16 +31,13 @@ export type ListQuery = {
   created_before?: string
 }
 
+export type TaskPage = { object: 'list'; data: Record<string, unknown>[]; has_more: boolean; next_cursor: string | null }
+
 /**
  * One page: `{object: "list", data, has_more, next_cursor}`. `object` is the collection; null for both. The cursor is the id of the last task of a page, so that new tasks do not shift pages.
  * Throws `invalid_request` for a cursor that no list returned.
  */
-export async function listTasks(
-  context: TaskContext,
-  tenant: string,
-  object: Task['object'] | null,
-  query: ListQuery,
-): Promise<Record<string, unknown>> {
+export async function listTasks(context: TaskContext, tenant: string, object: Task['object'] | null, query: ListQuery): Promise<TaskPage> {
   const filter = {
     kind: query.kind ?? query.operation ?? null,
     status: query.status ?? null,
@@ -55,7 +52,7 @@ export async function listTasks(
     object: 'list',
     data: await recordsOf(context, shown),
     has_more: last !== undefined,
-    next_cursor: last ? writeCursor(last.id) : null,
+    next_cursor: last ? cursorOf(last.id) : null,
   }
 }
 
@@ -79,12 +76,13 @@ async function newest(
         .slice(0, limit)
 }
 
-function writeCursor(id: string): string {
+/** The cursor of the page after a task. */
+export function cursorOf(id: string): string {
   return Buffer.from(id).toString('base64url')
 }
 
 function readCursor(cursor: string): string {
   const id = Buffer.from(cursor, 'base64url').toString()
-  if (/^[0-9a-f-]{36}$/.test(id) && writeCursor(id) === cursor) return id
+  if (/^[0-9a-f-]{36}$/.test(id) && cursorOf(id) === cursor) return id
   throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
 }

@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { openReceiver, type Receiver } from '../fakes/receiver.ts'
 import { at } from '../flows/calls.ts'
-import { inPage, type Dashboard } from './dashboard.ts'
+import { inPage, violations, type Dashboard } from './dashboard.ts'
 import { demoKey } from './usage.ts'
 
 /** A finished image whose webhook the receiver got. Returns the task's id. */
@@ -31,7 +31,11 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('No task matches the filters').waitFor()
     await page.getByLabel('Kind').selectOption('image')
     await page.getByLabel('Status').selectOption('completed')
+    await page.getByLabel('Webhook').selectOption('delivered')
+    await page.getByText('No task matches the filters').waitFor()
+    await page.getByLabel('Webhook').selectOption('pending')
     await page.reload()
+    t.equal(await page.getByLabel('Webhook').inputValue(), 'pending')
     t.equal(await page.getByLabel('Status').inputValue(), 'completed')
     const found = page.getByRole('table', { name: 'Tasks, newest first' }).locator('tr', { hasText: 'Harbour' })
     await found.waitFor()
@@ -58,6 +62,11 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await row(1).waitFor()
     t.match(await row(1).locator('td').allTextContents(), ['1', /20\d\d/, '500', /^\d+ ms$/, "<h1 onclick=alert('answer')>Broken</h1>"])
     await page.getByText(/Next attempt in/).waitFor()
+    await page.getByText('Payload', { exact: true }).click()
+    const payload = page.getByLabel('Payload')
+    await payload.waitFor()
+    t.match(JSON.parse((await payload.textContent()) ?? ''), { event: 'task.completed', data: { task_id: id, result: { image_url: /sig=…$/ } } })
+    t.same(await violations(page), [], 'the payload')
     receiver.next({ status: 200, body: 'thank you' })
     await page.getByRole('button', { name: 'Redeliver' }).click()
     await row(2).waitFor()

@@ -5,6 +5,7 @@ import { api, apiUrl } from './client.ts'
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
 export const KINDS = ['image', 'video', 'music'] as const
 export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
+export const WEBHOOKS = ['pending', 'delivered', 'failed'] as const
 export type Status = (typeof STATUSES)[number]
 export type Collection = 'generations' | 'operations'
 
@@ -59,9 +60,10 @@ export type Attempt = {
 }
 export type Delivery = {
   id: string
+  task_id: string
   event: string
   url: string
-  status: 'pending' | 'delivered' | 'failed'
+  status: (typeof WEBHOOKS)[number]
   next_attempt_at: string | null
   created_at: string
   attempts: Attempt[]
@@ -74,6 +76,8 @@ export type Filter = {
   object?: string
   /** A kind of generation, or an operation. */
   kind?: string
+  /** The state of its webhooks. */
+  webhook?: string
   created_after?: string
   created_before?: string
   cursor?: string
@@ -109,6 +113,11 @@ export const deleteResult = (id: string): Promise<void> => api(`/media/results/$
 /** The webhooks of a task, with their attempts. */
 export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> =>
   (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
+/** What the webhooks of a task say, by delivery. */
+export const listPayloads = async (id: string, signal: AbortSignal): Promise<Map<string, object>> => {
+  const { data } = await api<{ data: { id: string; payload: object }[] }>(`/media/tasks/${encodeURIComponent(id)}/payloads`, { signal })
+  return new Map(data.map((each) => [each.id, each.payload]))
+}
 /** One more attempt of a webhook now. */
 export const redeliver = (id: string): Promise<Delivery> => api(`/media/deliveries/${encodeURIComponent(id)}/redeliver`, { method: 'POST' })
 

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
-import { redeliver, type Attempt, type Delivery } from '../../api/tasks.ts'
+import { listPayloads, redeliver, type Attempt, type Delivery } from '../../api/tasks.ts'
 import { Card } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
-import { Async, type Load } from '../../components/load.tsx'
+import { Async, useLoad, type Load } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
@@ -33,13 +33,14 @@ export function Deliveries({ of: load }: { of: Load<Delivery[]> }) {
 }
 
 function DeliveryItem({
-  of: { id, event, url, status, next_attempt_at: next, attempts },
+  of: { id, task_id: task, event, url, status, next_attempt_at: next, attempts },
   reload,
 }: {
   of: Delivery
   reload: () => Promise<void>
 }) {
   const [isBusy, setBusy] = useState(false)
+  const [isOpen, setOpen] = useState(false)
   async function again(): Promise<void> {
     setBusy(true)
     await redeliver(id).then(() => toast('The webhook is being sent again.'), toastError)
@@ -65,7 +66,28 @@ function DeliveryItem({
         </button>
       </div>
       {attempts.length > 0 && <Attempts attempts={attempts} event={event} />}
+      <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+        <summary>Payload</summary>
+        {isOpen && <Payload delivery={id} task={task} />}
+      </details>
     </li>
+  )
+}
+
+/** What is sent, byte for byte but for white space and the signatures of links. */
+function Payload({ delivery, task }: { delivery: string; task: string }) {
+  const load = useLoad((abort) => listPayloads(task, abort), [task])
+  return (
+    <Async of={load} lines={3}>
+      {(payloads) => (
+        <>
+          <pre class="json" tabIndex={0} aria-label="Payload">
+            <code>{JSON.stringify(payloads.get(delivery), null, 2)}</code>
+          </pre>
+          <p class="hint">The signatures of links are left out: with them, anybody could open the result.</p>
+        </>
+      )}
+    </Async>
   )
 }
 

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { replay, type Replay } from '../../api/tasks.ts'
+import { replay, WEBHOOKS, type Replay } from '../../api/tasks.ts'
 import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { DateInput, Field, Select } from '../../components/field.tsx'
@@ -8,7 +8,7 @@ import { label } from '../../format.ts'
 
 const DAY_MS = 86_400_000
 const EVENTS = ['task.completed', 'task.failed', 'task.refunded'].map((value) => ({ value, name: value }))
-const STATES = ['failed', 'delivered', 'pending'].map((value) => ({ value, name: label(value) }))
+const STATES = WEBHOOKS.map((value) => ({ value, name: label(value) }))
 const any = (choices: { value: string; name: string }[]) => [{ value: '', name: 'Any' }, ...choices]
 
 /** A time as `datetime-local` shows it. */

@@ -1,5 +1,5 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
-import { KINDS, listTasks, OPERATIONS, STATUSES, taskKind, type Filter, type Task } from '../../api/tasks.ts'
+import { KINDS, listTasks, OPERATIONS, STATUSES, taskKind, WEBHOOKS, type Filter, type Task } from '../../api/tasks.ts'
 import { DateInput, Field, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
@@ -60,6 +60,9 @@ function Filters({ filter, show }: Props) {
       </Field>
       <Field label="Status">
         {(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}
+      </Field>
+      <Field label="Webhook">
+        {(wired) => <Select wired={wired} value={filter.webhook ?? ''} choices={any(WEBHOOKS)} choose={(webhook) => set({ webhook })} />}
       </Field>
       <Field label="From">
         {(wired) => <DateInput wired={wired} value={filter.created_after ?? ''} choose={(created_after) => set({ created_after })} />}

@@ -9,7 +9,7 @@ import { go, here } from '../../router.ts'
 import { ReplayDialog } from './replay-dialog.tsx'
 import { TaskBrowser } from './task-browser.tsx'
 
-const FILTERS = ['status', 'kind', 'created_after', 'created_before', 'cursor']
+const FILTERS = ['status', 'kind', 'webhook', 'created_after', 'created_before', 'cursor']
 
 function filterOf(query: URLSearchParams): Filter {
   return Object.fromEntries(FILTERS.flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : []))) as Filter
