@@ -9,15 +9,16 @@ import { REPOSITORY, startProcess, type Process } from '../flows/program.ts'
 import { eventually } from '../flows/eventually.ts'
 import { buildPage } from './built.ts'
 
-export type Dashboard = {
+export type Program = {
   /** The running process; another one after `restart`. */
   process: Process
-  browser: Browser
   /** The folder of the manifests, to change them as an operator does. */
   plans: string
   /** Stops the program gracefully and starts it on the same data and port. */
   restart(): Promise<void>
 }
+
+export type Dashboard = Program & { browser: Browser }
 
 /** Of every step: a machine that runs all suites beside each other is slow. */
 const WAIT_MS = 120_000
@@ -101,8 +102,8 @@ metadata: { name: secret-project, namespace: research }
 spec: { planRef: { name: coder } }
 `
 
-/** Builds the page where it is missing, starts the program and the browser. `executable` is the browser's. */
-export async function openDashboard(t: Test, executable: string, env: Record<string, string> = {}): Promise<Dashboard> {
+/** Builds the page where it is missing, and starts the program. */
+export async function openProgram(t: Test, env: Record<string, string> = {}): Promise<Program> {
   buildPage()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-dashboard-'))
   const plans = join(folder, 'plans')
@@ -112,22 +113,27 @@ export async function openDashboard(t: Test, executable: string, env: Record<str
   const demo = await readFile(join(plans, 'demo.yaml'), 'utf8')
   await writeFile(join(plans, 'demo.yaml'), demo.replace(/^    prices:.*\n/m, (line) => `${line}      - { kind: image, amount: "0.04" }\n      - { kind: video, amount: "0.10", per: Second }\n      - { kind: music, amount: "0.01", per: Second }\n`))
   const settings = { EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,3600', ...env }
-  const browser = await chromium.launch({ executablePath: executable, timeout: WAIT_MS, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
-  const dashboard: Dashboard = {
+  const program: Program = {
     process: await startProcess({ folder, env: settings }),
-    browser,
     plans,
     async restart() {
-      await dashboard.process.stop()
-      dashboard.process = await startProcess({ folder, env: { ...settings, PORT: new URL(dashboard.process.url).port } })
+      await program.process.stop()
+      program.process = await startProcess({ folder, env: { ...settings, PORT: new URL(program.process.url).port } })
     },
   }
   t.teardown(async () => {
-    await browser.close()
-    await dashboard.process.stop()
+    await program.process.stop()
     await rm(folder, { recursive: true, force: true })
   })
-  return dashboard
+  return program
+}
+
+/** Starts the program and the browser, whose program is `executable`. */
+export async function openDashboard(t: Test, executable: string, env: Record<string, string> = {}): Promise<Dashboard> {
+  const program = await openProgram(t, env)
+  const browser = await chromium.launch({ executablePath: executable, timeout: WAIT_MS, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+  t.teardown(() => browser.close())
+  return Object.assign(program, { browser })
 }
 
 /** Resolves once `look` is true, which it must become by itself. */

@@ -3,10 +3,10 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { chat } from '../flows/calls.ts'
 import { eventually } from '../flows/eventually.ts'
-import { inPage, type Dashboard } from './dashboard.ts'
+import { inPage, type Dashboard, type Program } from './dashboard.ts'
 
 /** A key of the demo tenant, as its owner reads it. */
-export function demoKey({ process: { env } }: Dashboard, name: 'coding' | 'media'): Promise<string> {
+export function demoKey({ process: { env } }: Program, name: 'coding' | 'media'): Promise<string> {
   return eventually(`the key ${name}`, () => readFile(join(env['DATA_DIR'] ?? '', `secrets/demo/demo-${name}-key/api-key`), 'utf8').catch(() => null))
 }
 

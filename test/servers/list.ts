@@ -57,6 +57,9 @@ export const LIST: readonly Entry[] = [
   debianPackage('ffmpeg', 'ffmpeg', [['ffmpeg'], ['ffprobe']]),
   // For the dashboard. The headless shell is the smallest build.
   debianPackage('chromium', 'chromium-headless-shell', [['chromium-headless-shell', 'chromium', 'google-chrome']]),
+  debianPackage('firefox', 'firefox-esr', [['firefox-esr', 'firefox']]),
+  // The driver starts the browser beside it, which needs a display.
+  debianPackage('webkit', 'webkit2gtk-driver xvfb', [['WebKitWebDriver'], ['Xvfb']]),
   PROMETHEUS,
   ...KUBERNETES,
   NODE_TOOLS,
