@@ -141,7 +141,7 @@ function Thumbnail({ task, url, type }: { task: Task; url: string; type: string 
   )
 }
 
-/** Loads the first picture of a film once it is near the visible part of the page. */
+/** Loads the beginning of a film once it is near the visible part of the page, to show a picture of it: Safari shows none without a time. */
 function LazyVideo({ url }: { url: string }) {
   const [element, setElement] = useState<HTMLVideoElement | null>(null)
   const [isNear, setNear] = useState(false)
@@ -153,7 +153,7 @@ function LazyVideo({ url }: { url: string }) {
   }, [element])
   return (
     <>
-      <video ref={setElement} muted playsInline preload="metadata" tabIndex={-1} aria-hidden="true" {...(isNear ? { src: url } : {})} />
+      <video ref={setElement} muted playsInline preload="metadata" tabIndex={-1} aria-hidden="true" {...(isNear ? { src: `${url}#t=0.1` } : {})} />
       <span class="gallery-play">
         <Icon name="play" size={22} />
       </span>
