@@ -153,7 +153,15 @@ function LazyVideo({ url }: { url: string }) {
   }, [element])
   return (
     <>
-      <video ref={setElement} muted playsInline preload="metadata" tabIndex={-1} aria-hidden="true" {...(isNear ? { src: `${url}#t=0.1` } : {})} />
+      <video
+        ref={setElement}
+        muted
+        playsInline
+        preload="metadata"
+        tabIndex={-1}
+        aria-hidden="true"
+        {...(isNear ? { src: `${url}#t=0.1` } : {})}
+      />
       <span class="gallery-play">
         <Icon name="play" size={22} />
       </span>

@@ -28,7 +28,10 @@ export function LimitDialog({ of: key, close, changed }: { of: Key; close: () =>
     <Dialog title={`Limit of ${key.name}`} close={close}>
       <form class="form" noValidate onSubmit={(event) => (event.preventDefault(), void submit())}>
         <LimitField isAmount={isAmount} value={limit} error={fault} change={setLimit} />
-        <p class="hint">Empty: the limits of its plan alone. The name cannot change, because it is that of the ApiKey resource: for another name, issue a key and revoke this one.</p>
+        <p class="hint">
+          Empty: the limits of its plan alone. The name cannot change, because it is that of the ApiKey resource: for another name, issue a
+          key and revoke this one.
+        </p>
         <DialogActions action="Save" isDisabled={isBusy} error={error} close={close} />
       </form>
     </Dialog>
