@@ -12,12 +12,12 @@ export type CheckedBackup = Verified & {
   results: { present: number; missing: string[] }
 }
 
-/** Times are epoch milliseconds: `now`, and since when tasks and events are kept. */
+/** Times are epoch milliseconds: `now`, and since when tasks, events and usage records are kept. */
 export async function checkBackup(
   store: Store,
   files: Files,
   sealing: SealingKeys,
-  times: { now: number; keptSince: number; eventsKeptSince: number },
+  times: { now: number; keptSince: number; eventsKeptSince: number; usageKeptSince: number },
 ): Promise<CheckedBackup> {
   const verified = await verifyStore(store, times)
   const results = { present: 0, missing: [] as string[] }

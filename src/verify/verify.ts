@@ -14,15 +14,17 @@ import { takeInventory } from './inventory.ts'
 import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
 import { recordViolations } from './subscription-invariants.ts'
 import { eventsOf, OVERDUE_MS } from './task-invariants.ts'
+import { usageViolations } from './usage-invariants.ts'
 
 export type Verified = {
-  checked: { subscriptions: number; periods: number; keys: number; tasks: number; deliveries: number; events: number }
+  /** `charges`: usage records. */
+  checked: { subscriptions: number; periods: number; keys: number; tasks: number; deliveries: number; charges: number; events: number }
   /** A sentence each. Ids and amounts, never a prompt, an address or a key. */
   violations: string[]
 }
 
 /** What is read, and what was found so far. */
-export type Reading = { store: Store; now: number; keptSince: number; eventsKeptSince: number; found: Verified }
+export type Reading = { store: Store; now: number; keptSince: number; eventsKeptSince: number; usageKeptSince: number; found: Verified }
 
 /** A snapshot of one subscription. */
 type Books = { record: Subscription; periods: MediaPeriod[] }
@@ -30,16 +32,24 @@ type Books = { record: Subscription; periods: MediaPeriod[] }
 const PAGE = 200
 
 /**
- * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), and events that were
- * logged before `eventsKeptSince` (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the
+ * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), events that were
+ * logged before `eventsKeptSince` (now − EVENT_DAYS), and usage records from before `usageKeptSince` (now − USAGE_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the
  * store cannot be read.
  */
 export async function verifyStore(
   store: Store,
-  { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number },
+  {
+    now,
+    keptSince = 0,
+    eventsKeptSince = keptSince,
+    usageKeptSince = 0,
+  }: { now: number; keptSince?: number; eventsKeptSince?: number; usageKeptSince?: number },
 ): Promise<Verified> {
-  const found: Verified = { checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, events: 0 }, violations: [] }
-  const reading = { store, now, keptSince, eventsKeptSince, found }
+  const found: Verified = {
+    checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, charges: 0, events: 0 },
+    violations: [],
+  }
+  const reading = { store, now, keptSince, eventsKeptSince, usageKeptSince, found }
   const tenants = Map.groupBy(await takeInventory(reading), tenantOf)
   for (const [tenant, ids] of tenants) await verifyTenant(reading, tenant, ids)
   return found
@@ -55,6 +65,7 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
   const { charges, unheld, events } = await verifyTasks(reading, tenant, before)
   for await (const sentence of eventLogViolations(store, tenant, events, reading.eventsKeptSince)) found.violations.push(sentence)
   for (const [id, books] of before) {
+    await verifyUsage(reading, books)
     const after = (await readBooks(store, id)) ?? books
     found.violations.push(...recordViolations(after.record))
     await verifyClock(reading, after.record)
@@ -63,6 +74,13 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
     await verifyReservations(reading, books.record, after.record)
     for (const task of unheld.get(id) ?? []) await verifyUnheld(reading, task, after.record)
   }
+}
+
+async function verifyUsage({ store, usageKeptSince, found }: Reading, before: Books): Promise<void> {
+  const after = async () => (await readBooks(store, before.record.id)) ?? before
+  // The retention goes on meanwhile.
+  const counted = usageViolations(store, before, after, usageKeptSince + OVERDUE_MS, () => found.checked.charges++)
+  for await (const sentence of counted) found.violations.push(sentence)
 }
 
 /** Reads the record first: a period that is no longer in it was archived before. */

@@ -5,6 +5,12 @@ const STORE = 'src/backends/store/mongodb'
 
 export const MONGODB_BUGS: Bug[] = [
   {
+    name: 'the next write of a plan drops usage records that are not stored yet',
+    file: 'src/backends/store/group-commit.ts', scenario: 'coding', within: 40,
+    from: 'base?.outbox ? records.unstored(base.outbox) : []',
+    to: '[]',
+  },
+  {
     name: 'a document is replaced whatever its version',
     file: `${STORE}/subscriptions.ts`, scenario: 'media', within: 20,
     from: 'when: { version: expected }',

@@ -3,6 +3,7 @@ import { DISPATCH_BUGS } from './bugs-dispatch.ts'
 import { CODING_PLAN_BUGS, PLAN_BUGS } from './bugs-plans.ts'
 import { JOB_BUGS } from './bugs-jobs.ts'
 import { QUEUE_BUGS } from './bugs-queue.ts'
+import { USAGE_BUGS } from './bugs-usage.ts'
 
 /**
  * Bugs that the simulation must find. Each is one change to the code under test that would look harmless in a review. `from` occurs in `file` exactly once,
@@ -438,4 +439,5 @@ const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...d
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
   ...[...codingBugs, ...CODING_PLAN_BUGS, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
+  ...USAGE_BUGS,
 ]

@@ -9,7 +9,7 @@ import { brief, type Actor, type PendingCommand, type Process, type Scheduler, t
 
 const READS = new Set<string>([
   'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
-  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations',
+  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations', 'usageRecords',
 ])
 
 export type FaultyOptions = {
@@ -29,6 +29,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
   const queues: Actor = { process, name: 'queue', fence: null }
   const changes = openChanges(handle.records, {
     ...options,
+    recordsUsage: true,
     clock: scheduler.now,
     pause: (ms) => scheduler.sleep(process, ms).done,
     wrap: (records) => stepping(records, queues, scheduler, called, wrote),

@@ -17,6 +17,7 @@ import { openMediaAccountChecks } from './invariants/media-account.ts'
 import { openPlanChecks } from './invariants/plans.ts'
 import { openTaskChecks } from './invariants/tasks.ts'
 import { openTokenWindowChecks } from './invariants/token-windows.ts'
+import { openUsageChecks } from './invariants/usage.ts'
 import type { SimulatedFiles } from './media/files.ts'
 import type { Step } from './scheduler.ts'
 import type { Troubles } from './world.ts'
@@ -39,6 +40,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   const mediaAccount = openMediaAccountChecks(seen, report, now)
   const windows = openTokenWindowChecks(report, now)
   const plans = openPlanChecks(report)
+  const usage = openUsageChecks(store, seen, report)
   const bills = openBillChecks(report)
   const clock = openClockChecks(report, now, troubles)
   const tasks = openTaskChecks(seen, report, now, troubles)
@@ -120,6 +122,7 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
     deliveries.checkFinal()
     windows.checkFinal(seen.records.values())
     plans.checkFinal(seen.records.values())
+    await usage.checkFinal(windows.requests)
   }
 
   const { answered, checkSwept, checkClaimed } = tasks

@@ -14,7 +14,7 @@ async function removePlans(store: Store): Promise<void> {
 /** Fills a store, damages its file with these statements, and verifies it. `then`: what happens before the damage. */
 async function verifyDamaged(t: Test, statements: string[], now = NOW, keptSince = 0, then: (store: Store) => Promise<void> = async () => {}): Promise<Verified> {
   const file = join(t.testdir(), 'tollgate.db')
-  const first = await openStore(`sqlite:${file}`)
+  const first = await openStore(`sqlite:${file}`, { recordsUsage: true })
   await fill(first)
   await then(first)
   await first.close()
@@ -47,7 +47,7 @@ function setKey(path: string, json: string): string {
 }
 
 t.test('an intact store has no violations, and the checked entities are counted', async (t) => {
-  const intact = { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, events: 3 }, violations: [] }
+  const intact = { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, charges: 2, events: 3 }, violations: [] }
   t.same(await verifyDamaged(t, []), intact)
   t.same(await verifyDamaged(t, [], NOW, 0, removePlans), intact, 'without its Plans as well')
 })
@@ -62,9 +62,30 @@ t.test('a record without a Plan, holds and reservations is verified like any oth
     for (const id of ['request-1', 'request-2']) await store.change(CODE, { op: 'settle', id, usage: null, estimated: false }, NOW)
     await removePlans(store)
   }
-  t.same(await verifyDamaged(t, [], NOW, 0, abandon), { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, events: 3 }, violations: [] })
+  t.same(await verifyDamaged(t, [], NOW, 0, abandon), { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, charges: 2, events: 3 }, violations: [] })
   const { violations } = await verifyDamaged(t, [setRecord(STUDIO, 'media.period.burned', '10')], NOW, 0, abandon)
   t.ok(violations.some((sentence) => /were charged 0.00006 in all, but only 0.00001 was burned/.test(sentence)), violations.join('\n'))
+})
+
+t.test('usage records are compared with the books of their day, where it says that they are complete and kept', async (t) => {
+  const lost = await verifyDamaged(t, ['DELETE FROM usage_records'])
+  t.same(lost.violations.toSorted(), [
+    'acme/code: on 2026-01-05 coding are 1 charges of 30 tokens, but usage records of only 0 charges of 0 tokens',
+    'acme/studio: on 2026-01-05 image are 1 charges of 0.00006, but usage records of only 0 charges of 0.0000',
+  ])
+  const changed = await verifyDamaged(t, [`UPDATE usage_records SET facts = json_set(facts, '$.charged', 31) WHERE id = 'request-2'`])
+  t.same(changed.violations, ['acme/code: on 2026-01-05 coding are usage records of 1 charges of 31 tokens, but only 1 charges of 30 tokens'])
+  const doubled = `INSERT INTO usage_records SELECT subscription, at, id || '-again', NULL, facts FROM usage_records WHERE subscription = 'acme/studio'`
+  t.match((await verifyDamaged(t, [doubled])).violations, [/^acme\/studio: on 2026-01-05 image are usage records of 2 charges of 0.00012, but only 1 charges of 0.00006$/])
+  const earlierRelease = (id: string, path: string) => `UPDATE subscriptions SET record = json_remove(record, '$.${path}."2026-01-05"${id}.isRecorded')`
+  const unrecorded = [earlierRelease('', 'coding.usage'), earlierRelease('.image', 'media.period.usage')]
+  t.same((await verifyDamaged(t, ['DELETE FROM usage_records', ...unrecorded])).violations, [], 'a day with charges that made none is not compared')
+  const file = join(t.testdir(), 'kept.db')
+  const store = await openStore(`sqlite:${file}`, { recordsUsage: true })
+  t.teardown(() => store.close())
+  await fill(store)
+  await store.removeUsage(NOW + 1, 10)
+  t.same((await verifyStore(store, { now: NOW, usageKeptSince: NOW - HOUR_MS })).violations, [], 'nor one of which some may be removed')
 })
 
 t.test('tasks removed after TASK_DAYS are not violations', async (t) => {

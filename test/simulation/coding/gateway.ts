@@ -16,6 +16,7 @@ import { SUBSCRIPTION } from './plan.ts'
 const HEARTBEAT_MS = 10_000
 const SWEEP_MS = 4_000
 const LEASE_MS = 20_000
+const OUTBOX_MS = 10_000
 
 type Metering = { admissions: Admissions; settlements: Settlements; sweep: Sweep; unknown: UnknownAdmissions }
 type Running = Metering & { instance: string; heartbeats: number; store: Store }
@@ -68,6 +69,7 @@ export function gateway(world: World, machine: Machine): void {
 async function sweepOnce({ isSole }: World, machine: Machine, { store, instance, sweep, unknown }: Running): Promise<void> {
   const now = machine.clock()
   await unknown.release(now)
+  await store.storeOutboxes(now - OUTBOX_MS, 10)
   if (isSole) await sweep.expireOthers(now)
   if (!isSole && (await store.takeLease('reservations', instance, now + LEASE_MS, now))) await sweep.expireDead(now)
 }

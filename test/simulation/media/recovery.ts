@@ -28,6 +28,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   await world.reconcile(backends.store, machine)
   await sweepTasks(backends, sweepOptions(() => null))
   await sweepSubscriptions(backends)
+  await backends.store.storeOutboxes(startedAt, 100)
   if (nth < SWEEPS_ALONE) return
   if (nth === SWEEPS_ALONE) world.checker.checkSwept(startedAt - ORPHAN_MS, world.busyRecord)
   for (;;) {

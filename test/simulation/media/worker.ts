@@ -117,7 +117,7 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
   const made = runEngine(world, task)
   if (task.object === 'generation' || made.outcome === 'handed_back') return made
   const engines = {
-    offer: () => ({ route: { max: LIMITS, timeoutMs: 60_000 } }),
+    offer: () => ({ route: { max: LIMITS, timeoutMs: 60_000 }, formats: ['png'] }),
     async run(_: unknown, { inputs }: { inputs: readonly Input[] }) {
       for (const input of inputs) await Array.fromAsync(input.read())
       const facts = { width: 1, height: 1, durationMs: null }

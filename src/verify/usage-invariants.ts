@@ -1,0 +1,83 @@
+/** Invariants of usage records: their sums by day are those of the plan's books, for every day that says that all of its charges are recorded. */
+import type { Store } from '../backends/store/store.ts'
+import { formatMoney } from '../domain/money.ts'
+import { dayOf } from '../domain/subscription/days.ts'
+import type { MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
+import { isCodingUsage, type UsagePosition, type UsageRecord } from '../domain/usage-records.ts'
+
+/** A snapshot of one subscription. */
+export type Booked = { record: Subscription; periods: Pick<MediaPeriod, 'usage'>[] }
+/** `amount`: tokens, or micro-units. */
+type Sum = { count: number; amount: number }
+
+const PAGE = 500
+
+/**
+ * `before` was read before, `after` is read after the usage records of one subscription: what is recorded is at least what was charged `before` and at most what was charged
+ * `after`. Days that began before `keptSince` may have lost records to the retention. `read` is called for each usage record.
+ */
+export async function* usageViolations(
+  store: Store,
+  before: Booked,
+  after: () => Promise<Booked>,
+  keptSince: number,
+  read: () => void,
+): AsyncGenerator<string> {
+  const { id } = before.record
+  if (booksOf(before, keptSince).size === 0) return
+  const recorded = new Map<string, Sum>()
+  for await (const one of recordsOf(store, id, keptSince)) {
+    read()
+    add(recorded, nameOf(one), 1, isCodingUsage(one) ? one.charged : one.cost)
+  }
+  const later = booksOf(await after(), keptSince)
+  for (const [name, least] of booksOf(before, keptSince)) {
+    const most = later.get(name)
+    // A process without usage records, or the end of the kept days, came in between.
+    if (!most) continue
+    const { count, amount } = recorded.get(name) ?? { count: 0, amount: 0 }
+    const shown = (sum: Sum) => `${sum.count} charges of ${name.endsWith(' coding') ? `${sum.amount} tokens` : formatMoney(sum.amount)}`
+    if (count < least.count || amount < least.amount)
+      yield `${id}: on ${name} are ${shown(least)}, but usage records of only ${shown({ count, amount })}`
+    if (count > most.count || amount > most.amount)
+      yield `${id}: on ${name} are usage records of ${shown({ count, amount })}, but only ${shown(most)}`
+  }
+}
+
+async function* recordsOf(store: Store, id: string, since: number): AsyncGenerator<UsageRecord> {
+  for (let after: UsagePosition | null = null, more = true; more;) {
+    const page: UsageRecord[] = await store.usageRecords(id, { since, until: Infinity }, after, PAGE)
+    yield* page
+    after = page.at(-1) ?? after
+    more = page.length === PAGE
+  }
+}
+
+/** What was charged, by day and kind, on the days of which every charge is recorded. */
+function booksOf({ record, periods }: Booked, keptSince: number): Map<string, Sum> {
+  const books = new Map<string, Sum>()
+  const unrecorded = new Set<string>()
+  const healedOn = record.healedFrom === undefined ? '' : dayOf(record.healedFrom)
+  const book = (day: string, kind: string, count: number, amount: number, isRecorded = false): void => {
+    if (day <= healedOn || Date.parse(day) < keptSince) return
+    if (!isRecorded) unrecorded.add(`${day} ${kind}`)
+    add(books, `${day} ${kind}`, count, amount)
+  }
+  for (const [day, { requests, charged, isRecorded }] of Object.entries(record.coding?.usage ?? {}))
+    book(day, 'coding', requests, charged, isRecorded)
+  // A day may be in two periods.
+  for (const { usage } of periods)
+    for (const [day, kinds] of Object.entries(usage))
+      for (const [kind, { count, burned, isRecorded }] of Object.entries(kinds)) book(day, kind, count, burned, isRecorded)
+  for (const name of unrecorded) books.delete(name)
+  return books
+}
+
+function nameOf(record: UsageRecord): string {
+  return `${dayOf(record.at)} ${isCodingUsage(record) ? 'coding' : record.kind}`
+}
+
+function add(sums: Map<string, Sum>, name: string, count: number, amount: number): void {
+  const sum = sums.get(name)
+  sums.set(name, { count: (sum?.count ?? 0) + count, amount: (sum?.amount ?? 0) + amount })
+}
