@@ -7,7 +7,7 @@ import fp from 'fastify-plugin'
 import { Type, type TProperties } from 'typebox'
 import type { Offer } from '../../src/backends/engines/engine.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import { KINDS, priceOf } from '../../src/domain/media-generations.ts'
+import { GENERATION_FIELDS, KINDS, priceOf, type GenerationOption } from '../../src/domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import type { OperationDefinition } from '../../src/domain/operations/operation.ts'
@@ -37,17 +37,21 @@ async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKinds
       data: kinds.map(({ kind, object }) => {
         const offer = engines.offer(kind)
         return offer
-          ? { name: kind, object, available: true, reason: null, ...termsOf(kind, offer), ...formOf(kind) }
-          : { name: kind, object, available: false, reason: missing(kind), ...formOf(kind) }
+          ? { name: kind, object, available: true, reason: null, ...termsOf(kind, offer), ...formOf(kind, offer) }
+          : { name: kind, object, available: false, reason: missing(kind), ...formOf(kind, null) }
       }),
       prices: plans.flatMap((plan) => kinds.flatMap(({ kind }) => priceIn(plan, engines.offer(kind)))),
     }
   })
 }
 
-/** The form of an operation: what its own file says, as JSON Schema. A generation has none. */
-function formOf(kind: string): Record<string, unknown> {
-  if (!(kind in OPERATION_DEFINITIONS)) return {}
+/** The form: what the file of the operation says, or of a generation what it takes beside the usual fields, as JSON Schema. */
+function formOf(kind: string, offer: Offer | null): Record<string, unknown> {
+  if (!(kind in OPERATION_DEFINITIONS)) {
+    const fieldOf = (option: GenerationOption) =>
+      option === 'quality' ? { ...GENERATION_FIELDS.quality, enum: Object.keys(offer?.route.qualities ?? {}) } : GENERATION_FIELDS[option]
+    return { fields: Object.fromEntries((offer?.options ?? []).map((option) => [option, fieldOf(option)])) }
+  }
   const definition: unknown = OPERATION_DEFINITIONS[kind as Operation]
   const { title, reads, fields, defaults } = definition as OperationDefinition<TProperties, object, object>
   const { properties, required = [] } = Type.Object(fields)

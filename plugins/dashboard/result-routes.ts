@@ -38,7 +38,7 @@ export function resultRoutes(app: FastifyInstance): void {
   routes.delete('/results/:id', { schema: { params: Params } }, async (request, reply) => {
     const { id, outcome } = await completed(request, request.params.id)
     // The file first: a record that says it is gone tells the truth.
-    await files.remove(outcome.result.file)
+    for (const { file } of [outcome.result, ...(outcome.result.others ?? [])]) await files.remove(file)
     const ended = { ...outcome, result: { ...outcome.result, expiresAt: clock() } }
     await store.moveTask(id, { from: ['completed'] }, 'completed', { outcome: ended })
     request.log.info({ event: 'result_deleted', task: id, user: sessionOf(request).session.user.id }, 'result deleted')

@@ -9,12 +9,12 @@ import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 import { submit, type SubmitContext } from '../../src/tasks/submit.ts'
 import { closed, TaskAnswer, waitSeconds, type Tool } from './tool.ts'
 
-const { prompt, size, aspect_ratio, duration_seconds, seed, output_format } = GENERATION_FIELDS
+const { prompt, size, aspect_ratio, duration_seconds, seed, output_format, n, quality, negative_prompt, image_url } = GENERATION_FIELDS
 
 /** The fields of the REST body that apply to a kind. */
 const KIND_FIELDS = {
-  image: { prompt, size, aspect_ratio, seed, output_format },
-  video: { prompt, size, aspect_ratio, duration_seconds, seed, output_format },
+  image: { prompt, size, aspect_ratio, seed, output_format, n, quality, negative_prompt },
+  video: { prompt, size, aspect_ratio, duration_seconds, seed, output_format, quality, negative_prompt, image_url },
   music: { prompt, duration_seconds, seed, output_format },
 } as const satisfies Record<Kind, Partial<typeof GENERATION_FIELDS>>
 
@@ -40,12 +40,13 @@ const TEXTS: Record<Kind, Texts> = {
     name: 'generate_image',
     title: 'Generate an image',
     description:
-      'Makes one new image from a text prompt alone. To change an image that exists, use ai_edit, inpaint, background_remove or upscale.',
+      'Makes new images from a text prompt alone, one by default. To change an image that exists, use ai_edit, inpaint, background_remove or upscale.',
   },
   video: {
     name: 'generate_video',
     title: 'Generate a video',
-    description: 'Makes one new video clip from a text prompt alone. To cut or join videos that exist, use trim or merge.',
+    description:
+      'Makes one new video clip from a text prompt, or from a prompt and the picture that it begins with. To cut or join videos that exist, use trim or merge.',
   },
   music: {
     name: 'generate_music',

@@ -43,9 +43,7 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
     return file && Buffer.concat(await file.stream.toArray())
   }
 
-  return async (task, signal) => {
-    if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
-    const { result } = task.outcome
+  async function contentOf(task: Task, result: TaskResult, signal: AbortSignal): Promise<ContentBlock[]> {
     const { contentType: mimeType, bytes: size } = result
     const linked: ContentBlock = {
       type: 'resource_link',
@@ -62,5 +60,13 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
       return null
     })
     return data ? [{ type, data: data.toString('base64'), mimeType }, linked] : [linked]
+  }
+
+  return async (task, signal) => {
+    if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
+    const { result } = task.outcome
+    const contents: ContentBlock[] = []
+    for (const one of [result, ...(result.others ?? [])]) contents.push(...(await contentOf(task, one, signal)))
+    return contents
   }
 }

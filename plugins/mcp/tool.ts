@@ -2,7 +2,7 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import { Type } from 'typebox'
 import type { Task } from '../../src/domain/task.ts'
-import { TaskRecord } from '../../src/tasks/public-record.ts'
+import { Result, TaskRecord } from '../../src/tasks/public-record.ts'
 import type { Submitter } from '../../src/tasks/submit.ts'
 
 /** A list or the usage as REST answers it; or a task, and the seconds that the client waits for its end. */
@@ -23,7 +23,9 @@ export type Tool = {
   call(args: Record<string, unknown>, caller: Submitter, requestId: string): Promise<Answer>
 }
 
-const { id, status, progress, result, error, estimated_cost, actual_cost } = TaskRecord.properties
+const { id, status, progress, error, estimated_cost, actual_cost } = TaskRecord.properties
+const { width: _width, height: _height, duration_ms: _length, images: _images, ...address } = Result.properties
+const result = Type.Union([Type.Object(address), Type.Null()])
 
 /**
  * What the tools that create promise of a record: the members by which a client goes on. All of them, explained, are in the schema of `get_task` alone, because every
@@ -32,8 +34,8 @@ const { id, status, progress, result, error, estimated_cost, actual_cost } = Tas
 export const TaskAnswer = Type.Object(
   withoutWords({ id, status, progress, result, error, estimated_cost, actual_cost }) as Pick<
     typeof TaskRecord.properties,
-    'id' | 'status' | 'progress' | 'result' | 'error' | 'estimated_cost' | 'actual_cost'
-  >,
+    'id' | 'status' | 'progress' | 'error' | 'estimated_cost' | 'actual_cost'
+  > & { result: typeof result },
 )
 
 /** A JSON Schema without its descriptions. */

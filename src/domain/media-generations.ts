@@ -24,7 +24,9 @@ export type Terms = {
   kind: string
   price: Price
   max: Limits
-  defaults: { size: string; durationMs: number }
+  defaults: { size: string; durationMs: number; quality?: string }
+  /** What `quality` may be: how many times the price it costs, in thousandths, and what the model calls it. */
+  qualities: Readonly<Record<string, { factor: number; value: string }>>
 }
 
 /** A complete request, with the route's defaults where the client gave nothing. Null where a member does not apply to the kind. */
@@ -38,7 +40,25 @@ export type GenerationRequest = {
   seed: number | null
   /** One of the engine's, such as `png`. */
   format: string
+  /** How many results; one when left out. */
+  n?: number
+  quality?: string
+  negativePrompt?: string
 }
+
+/** Fields that only some engines and models take, and the kinds that have them. */
+export const OPTION_KINDS = {
+  n: ['image'],
+  quality: ['image', 'video'],
+  negative_prompt: ['image', 'video'],
+  image_url: ['video'],
+} as const satisfies Record<string, readonly Kind[]>
+export type GenerationOption = keyof typeof OPTION_KINDS
+export const GENERATION_OPTIONS = Object.keys(OPTION_KINDS) as GenerationOption[]
+
+export const QUALITIES = ['low', 'medium', 'high'] as const
+/** Results of one task. */
+export const RESULTS_MAX = 4
 
 /** The fields of the body that decide what is made, for the schema of the route. `generationOf` checks what depends on the kind. */
 export const GENERATION_FIELDS = {
@@ -54,6 +74,24 @@ export const GENERATION_FIELDS = {
     Type.Integer({ minimum: 0, maximum: 2_147_483_647, description: 'The same seed repeats a result, where the engine takes one.' }),
   ),
   output_format: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.outputFormat.pattern, description: 'Such as png, mp4, wav.' })),
+  n: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: RESULTS_MAX,
+      description: 'How many images, each paid; 1 by default.',
+    }),
+  ),
+  quality: Type.Optional(Type.Enum([...QUALITIES], { description: 'Image and video, where offered; each has its price.' })),
+  negative_prompt: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 8000, description: 'What is not to be seen. Image and video, where offered.' }),
+  ),
+  image_url: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1024 * 1024,
+      description: 'The picture that a video begins with, where offered: http or https, a link of an earlier result, or a data: URL.',
+    }),
+  ),
 }
 const Fields = Type.Object(GENERATION_FIELDS)
 export type GenerationBody = Static<typeof Fields>
@@ -77,18 +115,24 @@ function fault(field: string, code: string, message: string): { error: FieldErro
 }
 
 /**
- * Completes a body of a kind by its route's defaults and checks it against the route's limits. `formats` are those of the route's engine, the first by default.
- * Returns the request, or every faulty field (400).
+ * Completes a body of a kind by its route's defaults and checks it against the route's limits. `formats` are those of the route's engine, the first by default;
+ * `options` are what it takes. Returns the request, or every faulty field (400).
  */
 export function generationOf(
   kind: Kind,
   body: GenerationBody,
   route: Terms,
   formats: readonly [string, ...string[]],
+  options: readonly GenerationOption[],
 ): { outcome: 'ok'; request: GenerationRequest } | { outcome: 'invalid'; errors: FieldError[] } {
   const found = { size: sizeOf(kind, body, route), duration: durationOf(kind, body, route), format: formatOf(body, formats) }
-  const errors = Object.values(found).flatMap((part) => ('error' in part ? [part.error] : []))
-  if ('error' in found.size || 'error' in found.duration || 'error' in found.format) return { outcome: 'invalid', errors }
+  const errors = [
+    ...Object.values(found).flatMap((part) => ('error' in part ? [part.error] : [])),
+    ...GENERATION_OPTIONS.flatMap((option) => optionFault(option, kind, body, route, options) ?? []),
+  ]
+  if (errors.length > 0 || 'error' in found.size || 'error' in found.duration || 'error' in found.format)
+    return { outcome: 'invalid', errors }
+  const quality = body.quality ?? (options.includes('quality') ? route.defaults.quality : undefined)
   const request = {
     kind,
     prompt: body.prompt,
@@ -96,8 +140,27 @@ export function generationOf(
     durationMs: found.duration.value,
     seed: body.seed ?? null,
     format: found.format.value,
+    ...(body.n !== undefined && body.n > 1 && { n: body.n }),
+    ...(quality !== undefined && { quality }),
+    ...(body.negative_prompt !== undefined && { negativePrompt: body.negative_prompt }),
   }
   return { outcome: 'ok', request }
+}
+
+function optionFault(
+  option: GenerationOption,
+  kind: Kind,
+  body: GenerationBody,
+  { qualities }: Terms,
+  taken: readonly GenerationOption[],
+): FieldError | null {
+  const value = body[option]
+  if (value === undefined) return null
+  const kinds: readonly Kind[] = OPTION_KINDS[option]
+  if (!kinds.includes(kind)) return fault(option, 'not_allowed', `does not apply to ${kind}`).error
+  if (!taken.includes(option) && value !== 1) return fault(option, 'not_allowed', `is not supported here for ${kind}`).error
+  if (option !== 'quality' || Object.hasOwn(qualities, String(value))) return null
+  return fault(option, 'enum', `must be ${Object.keys(qualities).join(' or ')}`).error
 }
 
 type Size = { width: number; height: number }
@@ -153,14 +216,16 @@ export function formatFault(formats: readonly string[]): FieldError {
   return { path: '/output_format', code: 'enum', message: `must be ${formats.join(' or ')}` }
 }
 
-/** The amounts of a request. Pixels of a video are those of one picture. */
-export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest, 'width' | 'height' | 'durationMs'>): Amounts {
-  return { Job: 1000, Second: durationMs ?? 0, Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) }
+/** The amounts of a request, of all its results. Pixels of a video are those of one picture. */
+export function amountsOf({ width, height, durationMs, n = 1 }: Pick<GenerationRequest, 'width' | 'height' | 'durationMs' | 'n'>): Amounts {
+  return { Job: 1000 * n, Second: (durationMs ?? 0) * n, Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) * n }
 }
 
-/** The price of a kind or operation: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
-export function priceOf(route: Pick<Terms, 'kind' | 'price'>, planPrices: readonly Price[]): Price {
-  return planPrices.find(({ kind, per }) => kind === route.kind && unitsOf(kind).includes(per)) ?? route.price
+/** The price of a kind or operation in a quality: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
+export function priceOf(route: Pick<Terms, 'kind' | 'price' | 'qualities'>, planPrices: readonly Price[], quality?: string): Price {
+  const price = planPrices.find(({ kind, per }) => kind === route.kind && unitsOf(kind).includes(per)) ?? route.price
+  const factor = quality === undefined ? undefined : route.qualities[quality]?.factor
+  return factor === undefined ? price : { ...price, micro: multiply(price.micro, factor) }
 }
 
 /** The cost of amounts in micro-units, rounded up once. */

@@ -43,6 +43,8 @@ export type OperationInput = Omit<OperationBody, 'operation' | 'media_url' | 'ma
   media_url?: string | StoredData
   mask_url?: string | StoredData
 }
+/** What of a body or a stored input, of an operation or a generation, names its sources. */
+export type Sourced = Pick<OperationInput, 'media_url' | 'media_urls' | 'mask_url'> & { image_url?: string | StoredData }
 /** A data: URL in the record. */
 export type StoredData = { content_type: string; bytes: number }
 
@@ -63,31 +65,31 @@ function definitionOf(operation: Operation): OperationDefinition<TProperties, ob
 }
 
 /** The sources of a body or of a stored input, the media in the order of merging. */
-export function sourcesOf({
-  media_url,
-  media_urls = [],
-  mask_url,
-}: Pick<OperationInput, 'media_url' | 'media_urls' | 'mask_url'>): Source[] {
+export function sourcesOf({ image_url, media_url, media_urls = [], mask_url }: Sourced): Source[] {
   return [
+    ...(image_url === undefined ? [] : [{ path: '/image_url', role: 'media' as const, from: image_url }]),
     ...(media_url === undefined ? [] : [{ path: '/media_url', role: 'media' as const, from: media_url }]),
     ...media_urls.map((from, i) => ({ path: `/media_urls/${i}`, role: 'media' as const, from })),
     ...(mask_url === undefined ? [] : [{ path: '/mask_url', role: 'mask' as const, from: mask_url }]),
   ]
 }
 
-/** Whether an operation reads media of a content type in that role. */
-export function takes(operation: Operation, role: Source['role'], contentType: string): boolean {
-  const isFilm = definitionOf(operation).reads === 'film' && role === 'media'
+/** Whether a kind or an operation reads media of a content type in that role. */
+export function takes(kind: string, role: Source['role'], contentType: string): boolean {
+  const isFilm = role === 'media' && Object.hasOwn(OPERATION_DEFINITIONS, kind) && definitionOf(kind as Operation).reads === 'film'
   return (isFilm ? /^(video|audio)\// : /^image\//).test(contentType)
 }
 
 /** The faults of a body that passed its schema, without those that depend on the route. */
 export function operationFaults(body: OperationBody): FieldError[] {
-  const tooLong = sourcesOf(body).filter(({ from }) => typeof from === 'string' && from.length > URL_LENGTH_MAX && !isDataUrl(from))
-  return [
-    ...(definitionOf(body.operation).faults?.(body) ?? []),
-    ...tooLong.map(({ path }) => fault(path.slice(1), 'maxLength', `must have at most ${URL_LENGTH_MAX} characters`)),
-  ]
+  return definitionOf(body.operation).faults?.(body) ?? []
+}
+
+/** Addresses of sources that are too long. */
+export function addressFaults(body: Sourced): FieldError[] {
+  return sourcesOf(body)
+    .filter(({ from }) => typeof from === 'string' && from.length > URL_LENGTH_MAX && !isDataUrl(from))
+    .map(({ path }) => fault(path.slice(1), 'maxLength', `must have at most ${URL_LENGTH_MAX} characters`))
 }
 
 /** Whether an address has the scheme `data:`; whether its data is valid is not checked. */

@@ -54,6 +54,8 @@ export type TaskResult = {
   height: number | null
   durationMs: number | null
   expiresAt: number
+  /** The results of a task that made several, without the first. */
+  others?: TaskResult[]
 }
 
 /** How a task ended, decided before its hold is closed. `cost` is the engine's; the charge is clamped to the hold. */

@@ -23,8 +23,9 @@ export async function checkBackup(
   const results = { present: 0, missing: [] as string[] }
   for await (const { id, outcome } of readAll(store, 'tasks')) {
     if (outcome?.outcome !== 'completed' || outcome.result.expiresAt <= times.now) continue
-    if (await files.stat(outcome.result.file)) results.present++
-    else results.missing.push(id)
+    const all = await Promise.all([outcome.result, ...(outcome.result.others ?? [])].map(({ file }) => files.stat(file)))
+    if (all.includes(null)) results.missing.push(id)
+    else results.present++
   }
   return { ...verified, keys: await reseal(store, sealing, null), results }
 }

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure } from '../domain/errors.ts'
-import { KINDS, priceOf, unitsOf, type Limits } from '../domain/media-generations.ts'
+import { GENERATION_OPTIONS, KINDS, priceOf, unitsOf, type Limits } from '../domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS } from '../domain/media-operations.ts'
 import { formatMoney } from '../domain/money.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
@@ -38,8 +38,13 @@ export const Capabilities = Type.Object({
       kind: Type.String(),
       ...terms,
       defaults: Type.Object(
-        { size: Type.Optional(Type.String()), seconds: Type.Optional(Type.Number()) },
+        { size: Type.Optional(Type.String()), seconds: Type.Optional(Type.Number()), quality: Type.Optional(Type.String()) },
         { description: 'Used where the request has none.' },
+      ),
+      options: Type.Array(Type.Enum([...GENERATION_OPTIONS]), { description: 'Fields of a request that can be had beside the others.' }),
+      qualities: Type.Array(
+        Type.Object({ quality: Type.String(), amount: Type.String({ description: 'In place of the amount of price.' }) }),
+        { description: 'What quality may be.' },
       ),
     }),
   ),
@@ -71,11 +76,14 @@ export function capabilities(engines: Pick<Engines, 'offer'>, record: Subscripti
     })
   return {
     object: 'capabilities',
-    generations: offered(KINDS, (kind, { route: { defaults } }) => ({
+    generations: offered(KINDS, (kind, { route, options }) => ({
       kind,
+      options,
+      qualities: publicQualities(route, options, prices),
       defaults: {
-        ...(kind !== 'music' && { size: defaults.size }),
-        ...(kind !== 'image' && { seconds: defaults.durationMs / 1000 }),
+        ...(kind !== 'music' && { size: route.defaults.size }),
+        ...(kind !== 'image' && { seconds: route.defaults.durationMs / 1000 }),
+        ...(route.defaults.quality !== undefined && { quality: route.defaults.quality }),
       },
     })),
     operations: offered(OPERATIONS, (operation) => ({
@@ -89,6 +97,14 @@ export function capabilities(engines: Pick<Engines, 'offer'>, record: Subscripti
 /** The limits of a kind or operation, in the units of the API. */
 export function publicLimits(kind: string, { pixels, durationMs, bytes }: Limits) {
   return { megapixels: pixels / 1_000_000, seconds: unitsOf(kind).includes('Second') ? durationMs / 1000 : null, bytes }
+}
+
+/** What `quality` may be, with the prices of a plan. */
+function publicQualities(route: Offer['route'], options: Offer['options'], prices: Parameters<typeof priceOf>[1]) {
+  return Object.keys(options.includes('quality') ? route.qualities : {}).map((quality) => ({
+    quality,
+    amount: formatMoney(priceOf(route, prices, quality).micro),
+  }))
 }
 
 function termsOf(kind: string, offer: Offer, prices: Parameters<typeof priceOf>[1]): object {

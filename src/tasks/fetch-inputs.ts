@@ -1,4 +1,4 @@
-/** The inputs of a run: every source of an operation is fetched or located, and its type, size and length are read from its content and checked against the route's limits. */
+/** The inputs of a run: every source of a task is fetched or located, and its type, size and length are read from its content and checked against the route's limits. */
 import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
@@ -12,8 +12,8 @@ import {
   takes,
   type Operation,
   type OperationInput,
-  type OperationRequest,
   type Source,
+  type Sourced,
   type SourceInfo,
 } from '../domain/media-operations.ts'
 import { lengthAbove, pixelsAbove, type Task, type TaskErrorCode, type TaskErrorDetails } from '../domain/task.ts'
@@ -44,7 +44,7 @@ const failed = (code: TaskErrorCode, details: TaskErrorDetails, cause: string, r
 })
 
 /**
- * Opens the sources of a task for one run; none for a generation. Fetched files are named by task and epoch, and expire if `close` is never called. Rejects with the reason of
+ * Opens the sources of a task for one run. Fetched files are named by task and epoch, and expire if `close` is never called. Rejects with the reason of
  * an aborted signal, and with `Unavailable` when the files backend fails; every fault of a source is an outcome that leaves no file.
  */
 export async function openInputs(
@@ -53,7 +53,7 @@ export async function openInputs(
   route: { max: Limits; timeoutMs: number },
   signal: AbortSignal,
 ): Promise<OpenedInputs> {
-  const sources = sourcesOf(task.input as OperationInput)
+  const sources = sourcesOf(task.input as Sourced)
   const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
   const inputs: Input[] = []
@@ -68,7 +68,7 @@ export async function openInputs(
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
     const info = file.size === 0 ? null : await infoOf(context.files, file)
-    if (!info || !takes(task.kind as Operation, source.role, info.contentType))
+    if (!info || !takes(task.kind, source.role, info.contentType))
       return failed(
         'unsupported_input',
         { source: source.path, ...(info && { found: { content_type: info.contentType } }) },
@@ -82,7 +82,7 @@ export async function openInputs(
       )
     if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, operationRequest(task.kind as Operation, task.input as OperationInput, ''), route.max)
+    return aboveLimits(source, info, task, route.max)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */
@@ -155,9 +155,15 @@ async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> 
 }
 
 /** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
-function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, request: OperationRequest, max: Limits): Failed | null {
+function aboveLimits(
+  { path }: Source,
+  { width, height, durationMs }: MediaInfo,
+  { object, kind, input }: Task,
+  max: Limits,
+): Failed | null {
   const tooLarge = (facts: TaskErrorDetails) => failed('input_too_large', { source: path, ...facts }, JSON.stringify(facts))
   if (width && height && width * height > max.pixels) return tooLarge(pixelsAbove(width, height, max.pixels))
-  const readMs = lengthRead(request, durationMs ?? 0)
+  if (object === 'generation') return null
+  const readMs = lengthRead(operationRequest(kind as Operation, input as OperationInput, ''), durationMs ?? 0)
   return readMs > max.durationMs ? tooLarge(lengthAbove(readMs, max.durationMs)) : null
 }

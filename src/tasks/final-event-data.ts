@@ -9,7 +9,7 @@ export function finalEventData(task: Task, link: (result: TaskResult) => string)
   const at = task.endedAt ?? task.createdAt
   const about = { taskId: task.id, estimatedMicro: task.estimatedCost, createdAt: task.createdAt }
   if (outcome?.outcome === 'completed') {
-    const result = publicResult(outcome.result, link(outcome.result))
+    const result = publicResult(outcome.result, link)
     return completedData({
       ...about,
       result,

@@ -1,5 +1,5 @@
 /** Sources that came with their request, as data: URLs: in the files backend from before the hold to the end of the task. */
-import { sourcesOf, type OperationInput } from '../domain/media-operations.ts'
+import { sourcesOf, type Sourced } from '../domain/media-operations.ts'
 import type { Task } from '../domain/task.ts'
 import type { Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
@@ -26,7 +26,7 @@ export async function storeInlineSources(context: UploadContext, task: Uploaded,
 
 /** Removes the uploads of a task that has ended or was refused. An upload that cannot be removed now expires. */
 export async function removeInlineSources(context: UploadContext, { id, input }: Uploaded): Promise<void> {
-  const paths = sourcesOf(input as OperationInput).flatMap(({ path, from }) => (typeof from === 'string' ? [] : [path]))
+  const paths = sourcesOf(input as Sourced).flatMap(({ path, from }) => (typeof from === 'string' ? [] : [path]))
   await removeFiles(
     context,
     paths.map((path) => sourceFile(id, path)),

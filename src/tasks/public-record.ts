@@ -10,7 +10,8 @@ export const orNull = (type: string, description: string, more: object = {}) =>
   Type.Union([Type.Unsafe({ type, ...more }), Type.Null()], { description })
 const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
 
-const Result = Type.Object({
+/** `result` of the record. */
+export const Result = Type.Object({
   image_url: Type.Optional(Type.String({ description: 'Signed address of the image.' })),
   video_url: Type.Optional(Type.String({ description: 'Signed address of the video.' })),
   audio_url: Type.Optional(Type.String({ description: 'Signed address of the music.' })),
@@ -20,6 +21,8 @@ const Result = Type.Object({
   height: orNull('integer', 'Pixels.'),
   duration_ms: orNull('integer', 'Length of a video or of music.'),
   expires_at: Type.String({ format: 'date-time', description: 'The address serves until then.' }),
+  // Open, as `error` is.
+  images: Type.Optional(Type.Array(Type.Object({}), { description: 'All images, this one first, where several were made.' })),
 })
 
 /** What `publicRecord` returns. */
@@ -67,7 +70,12 @@ export function publicStatus(task: Pick<Task, 'state' | 'startedAt'>): PublicSta
 const URL_FIELDS: Record<string, string> = { image: 'image_url', video: 'video_url', audio: 'audio_url' }
 
 /** `result` of the record and of task.completed: the address, named by media type, and the facts. */
-export function publicResult(result: TaskResult, link: string): Record<string, unknown> {
+export function publicResult({ others = [], ...first }: TaskResult, link: (result: TaskResult) => string): Record<string, unknown> {
+  const [one, ...more] = [first, ...others].map((result) => publicMedium(result, link(result)))
+  return { ...one, ...(more.length > 0 && { images: [one, ...more] }) }
+}
+
+function publicMedium(result: TaskResult, link: string): Record<string, unknown> {
   const field = URL_FIELDS[result.contentType.split('/', 1)[0] ?? ''] ?? 'image_url'
   return {
     [field]: link,
@@ -94,7 +102,7 @@ export function publicRecord(task: Task, queuePosition: number | null, link: (re
     status,
     progress: task.state === 'completed' ? 100 : Math.min(task.progress, 99),
     queue_position: status === 'queued' ? queuePosition : null,
-    result: task.state === 'completed' && outcome?.outcome === 'completed' ? publicResult(outcome.result, link(outcome.result)) : null,
+    result: task.state === 'completed' && outcome?.outcome === 'completed' ? publicResult(outcome.result, link) : null,
     error: task.state === 'failed' && outcome?.outcome === 'failed' ? publicError(outcome) : null,
     estimated_cost: formatMoney(task.estimatedCost),
     actual_cost: money(task.actualCost),

@@ -5,6 +5,7 @@ import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
 import { formatMoney, parseMoney } from '../domain/money.ts'
 import {
+  addressFaults,
   operationFaults,
   operationOf,
   operationRequest,
@@ -43,7 +44,7 @@ export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
  */
 export async function quote(context: QuoteContext, body: TaskBody, record: Subscription): Promise<Quote> {
   const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
-  const faults = [...('operation' in body ? operationFaults(body) : []), ...maxCostFaults(body.max_cost, maxCost)]
+  const faults = [...('operation' in body ? operationFaults(body) : []), ...addressFaults(body), ...maxCostFaults(body.max_cost, maxCost)]
   if (faults.length > 0) throw invalid(faults)
   const uploads = checkUrls(context, body)
   const kind = kindOf(body)
@@ -54,12 +55,12 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
     body,
     offer.unsupported(
       request,
-      sourcesOf('operation' in body ? body : {}).map(({ role }) => role),
+      sourcesOf(body).map(({ role }) => role),
     ),
   )
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
-  const price = priceOf(offer.route, record.terms.media.prices)
+  const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
   const limits =
     'operation' in body ? resultLimits(request as OperationRequest, await mediaOf(context, body, uploads), offer.route.max) : undefined
   const estimatedCost = costOf(price, offer.quote(request, limits))
@@ -96,7 +97,7 @@ function maxCostFaults(given: string | undefined, micro: number | null): FieldEr
 /** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
 function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
   const webhook = body.webhook_url === undefined ? null : context.refusedUrl(body.webhook_url)
-  const { errors, uploads } = 'operation' in body ? checkSources(context, body) : { errors: [], uploads: [] }
+  const { errors, uploads } = checkSources(context, body)
   if (webhook !== null) errors.push({ path: '/webhook_url', code: 'url_not_allowed', message: webhook })
   const [first] = errors
   if (first) throw new Failure('url_not_allowed', { message: first.message, param: paramOfPointer(first.path), errors })
@@ -104,17 +105,22 @@ function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
 }
 
 /** The input that is stored, and the request that the engine would run. */
-function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly Upload[]): { input: Task['input']; request: EngineRequest } {
+function complete(
+  body: TaskBody,
+  { route, formats, options }: Offer,
+  uploads: readonly Upload[],
+): { input: Task['input']; request: EngineRequest } {
+  const stored = Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)]))
   if ('operation' in body) {
     const found = operationOf(body, formats)
     if (found.outcome === 'invalid') throw invalid(found.errors)
-    const input = { ...found.input, ...Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)])) }
+    const input = { ...found.input, ...stored }
     return { input, request: operationRequest(body.operation, input, formats[0]) }
   }
-  const found = generationOf(body.kind, body, route, formats)
+  const found = generationOf(body.kind, body, route, formats, options)
   if (found.outcome === 'invalid') throw invalid(found.errors)
   const { kind: _verb, ...input } = found.request
-  return { input, request: found.request }
+  return { input: { ...input, ...(body.image_url !== undefined && { image_url: body.image_url }), ...stored }, request: found.request }
 }
 
 /** The answer to a dry run: the price, and whether it could be paid now. */

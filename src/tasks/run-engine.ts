@@ -1,5 +1,5 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
-import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
+import type { Control, EngineRequest, Engines, Medium } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
 import {
   formatKept,
@@ -10,7 +10,7 @@ import {
   type OperationInput,
   type SourceInfo,
 } from '../domain/media-operations.ts'
-import { taskLogFields, type Task } from '../domain/task.ts'
+import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { RunOutcome } from './run-outcome.ts'
@@ -56,22 +56,35 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       return failedRun(context, task, made)
     }
     const file = `${task.id}-${task.epoch}`
-    const expiresAt = context.clock() + context.resultMs
-    const put = () => context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
-    // A stream can be read once only.
-    const stored = await (made.body instanceof Uint8Array ? context.persist(put) : put())
-    const result = { file, contentType: made.contentType, bytes: stored.size, ...made.facts, expiresAt }
-    return { outcome: 'made', result, cost: costOf(task.price, made.used) }
+    const result = await stored(context, made, file)
+    const others: TaskResult[] = []
+    for (const other of made.others ?? []) others.push(await stored(context, other, `${file}-${others.length + 2}`))
+    return { outcome: 'made', result: others.length > 0 ? { ...result, others } : result, cost: costOf(task.price, made.used) }
   } finally {
     await opened.close()
   }
 }
 
+async function stored(
+  { files, clock, resultMs, persist }: EngineContext,
+  { body, contentType, facts }: Medium,
+  file: string,
+): Promise<TaskResult> {
+  const expiresAt = clock() + resultMs
+  const put = () => files.put(file, body, { contentType, expiresAt })
+  // A stream can be read once only.
+  const { size } = await (body instanceof Uint8Array ? persist(put) : put())
+  return { file, contentType, bytes: size, ...facts, expiresAt }
+}
+
 /** `format`: of the result of an operation that names none. */
 function requestOf({ object, kind, input }: Task, format: string): EngineRequest {
-  return object === 'operation'
-    ? operationRequest(kind as Operation, input as OperationInput, format)
-    : ({ kind, ...input } as GenerationRequest)
+  return object === 'operation' ? operationRequest(kind as Operation, input as OperationInput, format) : generationRequest(kind, input)
+}
+
+/** Its picture reaches the engine as an input. */
+function generationRequest(kind: string, { image_url: _picture, ...parameters }: Task['input']): GenerationRequest {
+  return { kind, ...parameters } as GenerationRequest
 }
 
 /** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */

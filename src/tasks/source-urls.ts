@@ -1,10 +1,10 @@
-/** The addresses of sources in the body of an operation: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
+/** The addresses of sources in a body: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
 import type { FieldError } from '../domain/errors.ts'
 import { contentTypeOf } from '../domain/media-info.ts'
-import { isDataUrl, sourcesOf, type OperationBody, type StoredData } from '../domain/media-operations.ts'
+import { isDataUrl, sourcesOf, type Sourced, type StoredData } from '../domain/media-operations.ts'
 
 /** The content of a data: URL. */
-export type Upload = { field: 'media_url' | 'mask_url'; bytes: Uint8Array }
+export type Upload = { field: 'media_url' | 'mask_url' | 'image_url'; bytes: Uint8Array }
 
 export type CheckedSources = {
   /** Every refused address, with its path. */
@@ -20,7 +20,7 @@ export type UrlChecks = {
 }
 
 /** Checks every source of a body. A link of ours is no address to be fetched: its signature decides, wherever it seems to lead. */
-export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: OperationBody): CheckedSources {
+export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: Sourced): CheckedSources {
   const checked: CheckedSources = { errors: [], uploads: [] }
   const refuse = (path: string, message: string | null): void => {
     if (message !== null) checked.errors.push({ path, code: 'url_not_allowed', message })
@@ -29,7 +29,7 @@ export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: Operat
     if (typeof from !== 'string' || linkedFile(from) !== null) continue
     const field = path.slice(1)
     if (!isDataUrl(from)) refuse(path, refusedUrl(from))
-    else if (field !== 'media_url' && field !== 'mask_url')
+    else if (field !== 'media_url' && field !== 'mask_url' && field !== 'image_url')
       refuse(
         path,
         'A data: URL is accepted as media_url or mask_url only, because a request has room for one source. Use an http or https address, or the link of a result or an upload.',

@@ -2,14 +2,14 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { notMade, openEngines, type Control, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
-import { amountsOf, KINDS, type Limits } from '../../src/domain/media-generations.ts'
+import { amountsOf, GENERATION_OPTIONS, KINDS, type Limits } from '../../src/domain/media-generations.ts'
 import { amountsAtMost, OPERATIONS } from '../../src/domain/media-operations.ts'
 
 /**
  * Behaviour of one run. `hang` waits for `release`, then completes; `throw` violates the engine's contract; `job` starts a job unless there is one, remembers it, and then does the
- * step within.
+ * step within; `results` makes fewer of several results.
  */
-export type Step = 'make' | 'hang' | 'throw' | { fail: NotMade['code']; retryable: boolean } | { progress: number[] } | { job: string; afterwards: Step }
+export type Step = 'make' | 'hang' | 'throw' | { results: number } | { fail: NotMade['code']; retryable: boolean } | { progress: number[] } | { job: string; afterwards: Step }
 
 /** An input as a run read it. */
 export type ReadInput = Pick<Input, 'role' | 'contentType' | 'bytes'> & { content: Buffer }
@@ -53,11 +53,13 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
   const waiting: { count: number; resolve: () => void }[] = []
   let released = Promise.withResolvers<void>()
 
-  function made(request: EngineRequest): Made {
+  function made(request: EngineRequest, results = ('width' in request && request.n) || 1): Made {
     const common = { outcome: 'made', body: MADE, contentType: 'image/png' } as const
     if (!('width' in request)) return { ...common, facts: { width: 500, height: 500, durationMs: null }, used: USED }
     const { width, height, durationMs } = request
-    return { ...common, facts: { width, height, durationMs }, used: amountsOf(request) }
+    const one = { ...common, facts: { width, height, durationMs } }
+    const others = Array.from({ length: results - 1 }, (_, i) => ({ ...one, body: Buffer.from(`${MADE.toString()}, ${i + 2}`) }))
+    return { ...one, used: amountsOf({ ...request, n: results }), ...(others.length > 0 && { others }) }
   }
 
   async function take(step: Step, request: EngineRequest, control: Control): Promise<Made | NotMade> {
@@ -65,6 +67,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
     if (step === 'hang') await Promise.race([released.promise, aborted(control.signal, fake.aborts)])
     if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) control.progress(percent)
     if (typeof step === 'object' && 'fail' in step) return notMade(step.fail, step.retryable, new Error('as scripted'))
+    if (typeof step === 'object' && 'results' in step) return made(request, step.results)
     if (typeof step !== 'object' || !('job' in step)) return made(request)
     if (control.job.id === null) await control.job.remember(step.job)
     return take(step.afterwards, request, control)
@@ -92,6 +95,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
       fake.opened.push(name)
       const engine: Engine = {
         offers: Object.fromEntries(kinds.map((kind) => [kind, { formats: ['png'] }])),
+        options: () => GENERATION_OPTIONS,
         quote: amountsAtMost,
         async run(request, control) {
           control.signal.throwIfAborted()

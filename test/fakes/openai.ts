@@ -56,7 +56,7 @@ export async function openOpenai(t: Test): Promise<FakeOpenai> {
 const ROUTES: Record<string, (fake: FakeOpenai, response: ServerResponse, request: Received) => void | Promise<void>> = {
   'POST /images/generations': (fake, response, request) => {
     const fields = JSON.parse(request.body.toString()) as Record<string, string>
-    const unknown = Object.keys(fields).find((name) => !GENERATION_FIELDS.includes(name) && !(name === 'seed' && !vendors(fields['model'])))
+    const unknown = Object.keys(fields).find((name) => !GENERATION_FIELDS.includes(name) && !(name === 'seed' && !vendors(fields['model'])) && !(name === 'negative_prompt' && !vendors(fields['model'])))
     if (unknown) return refuse(response, unknown)
     answerPicture(fake, response, fields)
   },
@@ -134,7 +134,7 @@ function answerPicture(fake: FakeOpenai, response: ServerResponse, fields: Recor
   const [width = 0, height = 0] = size.split('x').map(Number)
   if (fake.asUrls) return json(response, 200, { created: 1_713_833_628, data: [{ url: `${fake.origin}/results/picture.png` }] })
   const usage = { total_tokens: 100, input_tokens: 50, output_tokens: 50, input_tokens_details: { text_tokens: 10, image_tokens: 40 } }
-  json(response, 200, { created: 1_713_833_628, data: [{ b64_json: png(width, height).toString('base64') }], ...(isGpt ? { background: 'opaque', output_format: fields['output_format'] ?? 'png', size, quality: 'high', usage } : {}) })
+  json(response, 200, { created: 1_713_833_628, data: Array.from({ length: Number(fields['n'] ?? 1) }, () => ({ b64_json: png(width, height).toString('base64') })), ...(isGpt ? { background: 'opaque', output_format: fields['output_format'] ?? 'png', size, quality: 'high', usage } : {}) })
 }
 
 function videoBody({ id, status, error, fields }: Video, progress = 0): object {

@@ -75,7 +75,7 @@ t.test('arguments of a wrong type or size are tool errors of every tool, with th
   for (const { name, inputSchema } of tools) {
     for (const argument of Object.keys(inputSchema.properties)) {
       for (const wrong of [{ nested: { deeply: true } }, ['x'], null, true, -1, '\u0000'.repeat(9000)]) {
-        const isAllowed = (argument === 'crop' && wrong === true) || (argument === 'media_urls' && Array.isArray(wrong)) || (/^(media|mask)_url$/.test(argument) && typeof wrong === 'string')
+        const isAllowed = (argument === 'crop' && wrong === true) || (argument === 'media_urls' && Array.isArray(wrong)) || (/^(media|mask|image)_url$/.test(argument) && typeof wrong === 'string')
         if (isAllowed) continue
         const { result } = await messageOf(await endpoint.rpc(call({ name, arguments: { [argument]: wrong } })))
         const { error, errors } = (result ? textOf(result) : {}) as { error: { code: string }; errors: { path: string }[] }

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { holdOf } from '../../src/domain/subscription/holds.ts'
+import { IMAGE, openSources } from '../contracts/operations/sources.ts'
 import { FAKE_ENGINES, MADE } from '../fakes/engine.ts'
 import { bearer, MEDIA } from './gateway.ts'
 import { isFinal, openStudio, type Studio } from './studio.ts'
@@ -366,6 +367,7 @@ t.test('Prefer: wait holds the answer until the task is final', async (t) => {
   studio.engine.next('hang')
   const zero = await studio.create({}, { prefer: 'respond-async, wait=0' })
   t.same([zero.statusCode, zero.headers['preference-applied']], [202, 'wait=0'])
+  await studio.engine.begun(2)
   studio.engine.release()
 })
 
@@ -417,4 +419,58 @@ t.test('a worker that stops in the midst of a claim hands the task back at once,
   await closed
   t.match(await studio.store.task('acme', id), { state: 'queued', attempts: 0 })
   t.equal(holdOf((await studio.store.subscription(studio.subscription))?.media?.holds, id)?.run, null, 'another may claim it')
+})
+
+const several = (record: Record<string, unknown>) => (record['result'] as { images?: { image_url: string; bytes: number }[] }).images
+
+t.test('several results of a task are held, charged and delivered together, and only those that were made', async (t) => {
+  const studio = await openStudio(t)
+  t.match((await studio.create({ n: 4 }, {}, '?dry_run=true')).json(), { estimated_cost: '0.1600' })
+  studio.engine.next('make', { results: 2 })
+  const whole = await studio.until((await studio.create({ n: 3 })).json().id, isFinal)
+  t.match(whole, { status: 'completed', estimated_cost: '0.1200', actual_cost: '0.1200', refund_amount: null, result: { bytes: MADE.length } })
+  t.same(studio.engine.runs.at(-1), { kind: 'image', prompt: 'a lighthouse', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png', n: 3 })
+  const images = several(whole)!
+  t.same(images.map(({ bytes }) => bytes), [MADE.length, MADE.length + 3, MADE.length + 3])
+  const contents = await Promise.all(images.map(async ({ image_url }) => (await studio.app.inject({ url: new URL(image_url).pathname + new URL(image_url).search })).body))
+  t.same(contents, [MADE.toString(), `${MADE.toString()}, 2`, `${MADE.toString()}, 3`])
+  t.equal(images[0]?.image_url, (whole['result'] as { image_url: string }).image_url)
+  const part = await studio.until((await studio.create({ n: 4 })).json().id, isFinal)
+  t.match(part, { status: 'completed', estimated_cost: '0.1600', actual_cost: '0.0800', refund_amount: '0.0800' })
+  t.equal(several(part)?.length, 2)
+  t.match(await usage(studio), { held: '0.0000', burned: '0.2000' })
+  const one = await studio.until((await studio.create({ n: 1 })).json().id, isFinal)
+  t.notOk(several(one))
+  t.match((await studio.create({ n: 5 })).json(), { errors: [{ path: '/n', code: 'maximum' }] })
+  t.match((await studio.create({ n: 2, max_cost: '0.07' })).json(), { status: 402, required: '0.0800' })
+})
+
+t.test('a quality costs its part of the price of the plan, and is requested as the model calls it', async (t) => {
+  const engines = FAKE_ENGINES.replace('{ kind: image, engine: fake, price: { amount: "0.04", per: Job } }', '{ kind: image, engine: fake, price: { amount: "0.04", per: Job }, qualities: { low: { factor: 0.3 }, high: { factor: 4, value: ultra } }, defaults: { quality: low } }')
+  const studio = await openStudio(t, { engines })
+  const cost = async (body: object) => (await studio.create(body, {}, '?dry_run=true')).json().estimated_cost
+  t.same([await cost({}), await cost({ quality: 'low' }), await cost({ quality: 'high', n: 2 })], ['0.0120', '0.0120', '0.3200'])
+  t.match((await studio.create({ quality: 'medium' })).json(), { errors: [{ path: '/quality', code: 'enum', message: 'must be low or high' }] })
+  t.match((await studio.create({ kind: 'video', quality: 'low' })).json(), { errors: [{ path: '/quality', code: 'not_allowed' }] }, 'a route without qualities')
+  t.match((await studio.create({ kind: 'music', quality: 'low' })).json(), { errors: [{ path: '/quality', code: 'not_allowed', message: 'does not apply to music' }] })
+  t.match(await studio.until((await studio.create({ quality: 'high' })).json().id, isFinal), { status: 'completed', actual_cost: '0.1600' })
+  t.match(studio.engine.runs.at(-1), { quality: 'high' })
+  t.match((await studio.get('/api/v1/capabilities')).json().generations[0], { options: ['n', 'quality', 'negative_prompt'], qualities: [{ quality: 'low', amount: '0.0120' }, { quality: 'high', amount: '0.1600' }], defaults: { quality: 'low' } })
+})
+
+t.test('a video begins with a picture, which is fetched and checked as the sources of operations are', async (t) => {
+  const studio = await openStudio(t, { media: { attempts: 1 } })
+  const { server, urls } = await openSources(t)
+  const film = (image_url: string, more: object = {}) => studio.create({ kind: 'video', prompt: 'waves', negative_prompt: 'people', duration_seconds: 1, image_url, ...more })
+  t.match(await studio.until((await film(urls.image)).json().id, isFinal), { status: 'completed', actual_cost: '0.0500' })
+  t.match([studio.engine.runs.at(-1), studio.engine.inputs.at(-1)], [{ kind: 'video', negativePrompt: 'people' }, [{ role: 'media', contentType: 'image/png', content: IMAGE }]])
+  t.notOk('image_url' in studio.engine.runs.at(-1)!)
+  t.match(await studio.until((await film(`data:image/png;base64,${IMAGE.toString('base64')}`)).json().id, isFinal), { status: 'completed' })
+  t.same(studio.engine.inputs.at(-1)?.[0]?.content, IMAGE)
+  t.equal((await studio.app.files.list('', 100)).length, 2, 'the results alone are left')
+  t.match(await studio.until((await film(urls.song)).json().id, isFinal), { status: 'failed', error: { code: 'unsupported_input', details: { source: '/image_url' } }, actual_cost: '0.0000' })
+  t.match((await film('http://10.0.0.1/')).json(), { error: { code: 'url_not_allowed', param: 'image_url' } })
+  t.match((await film(`http://example.com/${'a'.repeat(9000)}`)).json(), { errors: [{ path: '/image_url', code: 'maxLength' }] })
+  t.match((await film(urls.image, { kind: 'image', duration_seconds: undefined })).json(), { errors: [{ path: '/image_url', code: 'not_allowed' }] })
+  t.equal(server.received.filter(({ path }) => path === '/image').length, 1)
 })

@@ -67,7 +67,7 @@ function processOf(world: World, kill: Kill | null): Process {
 function enginesOf({ read }: World): Engines {
   const route = { max: LIMITS, timeoutMs: 600_000 } as Offer['route']
   return {
-    offer: () => ({ route, formats: ['png'], engine: 'local', quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }), unsupported: () => null }),
+    offer: () => ({ route, formats: ['png'], engine: 'local', options: [], quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }), unsupported: () => null }),
     async run(_request, { inputs }) {
       read.push(await Promise.all(inputs.map(async (input) => Buffer.concat(await Array.fromAsync(input.read())))))
       // Every first run of a task fails, so that there is a second.

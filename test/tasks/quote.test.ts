@@ -38,6 +38,7 @@ function contextOf(names?: InputNames) {
     route,
     formats: ['png'],
     engine: 'provider',
+    options: [],
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.kind], roles),
   }

@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
-import type { Amounts, GenerationRequest, Limits } from '../../domain/media-generations.ts'
+import type { Amounts, GenerationOption, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
@@ -23,6 +23,9 @@ export type Input = {
   read(): AsyncIterable<Uint8Array>
 }
 
+/** One result. */
+export type Medium = Pick<Made, 'body' | 'contentType' | 'facts'>
+
 /** What was made. `used` is what it took, in the units of the price list; it is charged up to what was held. */
 export type Made = {
   outcome: 'made'
@@ -30,6 +33,8 @@ export type Made = {
   contentType: string
   facts: { width: number | null; height: number | null; durationMs: number | null }
   used: Amounts
+  /** Further results of a request for several, as far as they were made; `used` has all of them. */
+  others?: readonly Medium[]
 }
 
 /** Why nothing was made. `message` is public and never names or quotes the provider; `cause` is only logged. */
@@ -49,7 +54,7 @@ export type Control = {
   signal: AbortSignal
   /** Reports percents from 0 to 99. */
   progress: (percent: number) => void
-  /** Sources of an operation; empty for a generation. */
+  /** Sources of an operation, or the picture that a video begins with. */
   inputs: readonly Input[]
   /**
    * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed; null when there is none. `remember`
@@ -61,8 +66,8 @@ export type Control = {
   idempotencyKey: string
 }
 
-/** What one run of an engine gets beside its request: the route's model, and the limits of the result. */
-export type Run = Control & { model: string | null; limits: Limits }
+/** What one run of an engine gets beside its request: the route's model, the limits of each result, and what the model calls the requested quality. */
+export type Run = Control & { model: string | null; limits: Limits; quality?: string }
 
 export type Engine = {
   /** The kinds and operations that it makes in this process, each with the formats that it writes, the default first. */
@@ -73,6 +78,8 @@ export type Engine = {
   settled?: Promise<void>
   /** The most that a request can take within the route's limits. Pure. */
   quote(request: EngineRequest, limits: Limits): Amounts
+  /** The fields of a generation that a model takes beside the usual ones; none when left out. Pure. */
+  options?(kind: string, model: string | null): readonly GenerationOption[]
   /** The parameter of the API that the request has and that nothing behind the engine takes, or null; `roles` are those of its sources. Pure. */
   unsupported?(request: EngineRequest, roles: readonly Input['role'][]): string | null
   /** Makes it; the result may not exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
@@ -93,6 +100,8 @@ export type Offer = {
   formats: readonly [string, ...string[]]
   /** What kind of engine makes it, for clients, who are not told its type. */
   engine: 'local' | 'provider' | 'preview' | 'other'
+  /** The fields of a generation that can be had beside the usual ones. */
+  options: readonly GenerationOption[]
   /** `limits` of the result; by default those of the route. */
   quote(request: EngineRequest, limits?: Limits): Amounts
   unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null
@@ -203,7 +212,12 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
       const route = table.routes.get(request.kind)
       const engine = offerOf(table, request.kind) && route && table.engines.get(route.engine)?.engine
       if (!route || !engine) return notMade('not_supported', false)
-      return runWithin(engine, request, route, { ...control, model: route.model, limits: limits ?? route.max })
+      return runWithin(engine, request, route, {
+        ...control,
+        model: route.model,
+        limits: limits ?? route.max,
+        ...qualityOf(request, route),
+      })
     },
     async close() {
       if (state === 'closed') return
@@ -224,6 +238,11 @@ function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
   types.set('openai', async (...entry) => (await import('./openai/openai.ts')).openaiEngines(providers)(...entry))
   types.set('replicate', async (...entry) => (await import('./replicate/replicate.ts')).replicateEngines(providers)(...entry))
   return types
+}
+
+function qualityOf(request: EngineRequest, { qualities }: Route): Pick<Run, 'quality'> {
+  const quality = 'width' in request ? request.quality : undefined
+  return quality === undefined ? {} : { quality: qualities[quality]?.value ?? quality }
 }
 
 function atLine(file: string | null, line: number, message: string): Error {

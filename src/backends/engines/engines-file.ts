@@ -3,7 +3,7 @@
  * or a refusal with its line out.
  */
 import { Type, type Static } from 'typebox'
-import { KINDS, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
+import { KINDS, OPTION_KINDS, QUALITIES, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
@@ -109,9 +109,30 @@ const Defaults = Type.Object(
     seconds: seconds(
       `${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`,
     ),
+    quality: Type.Optional(Type.Enum([...QUALITIES], { description: 'One of `qualities`; the default of the model when left out.' })),
   },
   { ...closed, description: 'What a request has that leaves it out.' },
 )
+
+const Quality = Type.Object(
+  {
+    factor: Type.Number({
+      minimum: 0.001,
+      maximum: 1000,
+      description: 'How many times the price of the route a task of this quality costs.',
+    }),
+    value: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 100, description: 'What the model calls it; its name here when left out.' }),
+    ),
+  },
+  closed,
+)
+const Qualities = Type.Object(Object.fromEntries(QUALITIES.map((quality) => [quality, Type.Optional(Quality)])), {
+  ...closed,
+  minProperties: 1,
+  description:
+    'What `quality` of a request may be, for image and video. Without it the field is refused, and the model has its own default.',
+})
 
 const RouteEntry = Type.Object(
   {
@@ -124,6 +145,7 @@ const RouteEntry = Type.Object(
     price: Price,
     max: Type.Optional(Max),
     defaults: Type.Optional(Defaults),
+    qualities: Type.Optional(Qualities),
     timeoutSeconds: Type.Optional(
       Type.Number({
         minimum: 1,
@@ -184,7 +206,13 @@ function routeOf(entry: Static<typeof RouteEntry>, engineType: string, line: num
     defaults: {
       size: entry.defaults?.size ?? DEFAULT_SIZE[kind] ?? '1024x1024',
       durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[kind] ?? 0, maxSeconds)) * 1000),
+      ...(entry.defaults?.quality !== undefined && { quality: entry.defaults.quality }),
     },
+    qualities: Object.fromEntries(
+      Object.entries(entry.qualities ?? {}).flatMap(([quality, set]) =>
+        set ? [[quality, { factor: Math.round(set.factor * 1000), value: set.value ?? quality }]] : [],
+      ),
+    ),
     timeoutMs: Math.round((entry.timeoutSeconds ?? DEFAULTS.timeoutSeconds) * 1000),
     cancelPercent: entry.cancelPercent ?? (PROVIDERS.includes(engineType) ? 100 : 0),
     concurrency: entry.concurrency ?? null,
@@ -206,6 +234,9 @@ function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEnt
     if (!engines.some(({ name }) => name === route.engine)) return refuse(`there is no engine named ${route.engine}`)
     if (!unitsOf(kind).includes(route.price.per)) return refuse(`${kind} is priced per ${unitsOf(kind).join(' or ')}`)
     if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
+    if (entry?.qualities && !(OPTION_KINDS.quality as readonly string[]).includes(kind)) return refuse(`${kind} has no qualities`)
+    if (defaults.quality !== undefined && !Object.hasOwn(route.qualities, defaults.quality))
+      return refuse('defaults.quality is none of qualities')
     const { width, height } = readSize(defaults.size)
     if (width * height > max.pixels && (kind === 'image' || kind === 'video')) return refuse('the default size is above max.megapixels')
     if (kind === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')

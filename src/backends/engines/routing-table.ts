@@ -1,5 +1,6 @@
 /** The routing table in use: routes by kind or operation, and the engines that are open. */
 import { isDeepStrictEqual } from 'node:util'
+import { OPTION_KINDS } from '../../domain/media-generations.ts'
 import type { Engine, Offer, RouteState } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 
@@ -57,6 +58,10 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
     route,
     formats: made.formats,
     engine: engineClass(kind, setting.type),
+    options: (engine.options?.(kind, route.model) ?? []).filter(
+      (option) =>
+        (OPTION_KINDS[option] as readonly string[]).includes(kind) && (option !== 'quality' || Object.keys(route.qualities).length > 0),
+    ),
     quote: (request, limits = route.max) => engine.quote(request, limits),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }

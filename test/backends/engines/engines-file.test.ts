@@ -17,7 +17,7 @@ function routes(text: string): Map<string, Route> {
 }
 
 const builtIn = routes(DEFAULT_ENGINES)
-const asked = (kind: Kind, body: Partial<GenerationBody>, route = builtIn.get(kind)!) => generationOf(kind, { prompt: 'x', ...body }, route, ['png', 'webp'])
+const asked = (kind: Kind, body: Partial<GenerationBody>, route = builtIn.get(kind)!) => generationOf(kind, { prompt: 'x', ...body }, route, ['png', 'webp'], [])
 
 function request(kind: Kind, body: Partial<GenerationBody>): GenerationRequest {
   const found = asked(kind, body)
@@ -51,6 +51,10 @@ t.test('a bad file is refused with the line and the reason', async (t) => {
     [route(`kind: video, engine: a, ${price}, max: { seconds: 5 }, defaults: { seconds: 6 }`), 5, /defaults.seconds is above max.seconds/],
     [route(`kind: video, engine: a, ${price}, max: { megapixels: 0.1 }`), 5, /default size is above max.megapixels/],
     [route(`kind: video, engine: a, ${price}, defaults: { size: 101x100 }`), 5, /even width and height/],
+    [route(`kind: music, engine: a, ${price}, qualities: { low: { factor: 1 } }`), 5, /music has no qualities/],
+    [route(`kind: video, engine: a, ${price}, qualities: { best: { factor: 1 } }`), 5, /qualities.best/],
+    [route(`kind: video, engine: a, ${price}, qualities: { low: { factor: 0 } }`), 5, /factor/],
+    [route(`kind: video, engine: a, ${price}, qualities: { low: { factor: 1 } }, defaults: { quality: high }`), 5, /defaults.quality is none of qualities/],
     [route(`kind: video, engine: a, ${price}, timeoutSeconds: 0`), 5, /timeoutSeconds/],
     [route(`kind: video, engine: a, ${price}, price: { amount: "2", per: Job }`), 5, /unique/],
   ]

@@ -411,3 +411,20 @@ t.test('no outcome names the provider, its host, the model or the key; the cause
 function causes(cause: unknown): string {
   return cause instanceof Error ? `${cause.stack} ${JSON.stringify(cause)} ${causes(cause.cause)}` : String(cause)
 }
+
+t.test('a film begins with the picture that was given', async (t) => {
+  const { fake, engine } = await open(t)
+  const picture = png(64, 48)
+  t.match(await engine.run(video, runOf({ model: 'wan', inputs: [input('media', picture)] })), { outcome: 'made' })
+  const form = await formOf(fake.to('POST /v1/videos')[0]!)
+  t.match(await fileOf(form, 'input_reference'), { type: 'image/png', bytes: picture })
+  t.match(await engine.run(video, runOf({ model: 'wan', inputs: [input('media', Buffer.from('no picture'), 'image/png')] })), { outcome: 'failed', code: 'unsupported_input' })
+})
+
+t.test('compatible servers get a negative prompt, and several pictures in one request', async (t) => {
+  const { fake, engine } = await open(t)
+  const made = await engine.run({ ...image, n: 2, negativePrompt: 'people' }, runOf({ model: 'qwen-image', quality: 'best' }))
+  t.match(JSON.parse(fake.received.at(-1)!.body.toString()), { n: 2, quality: 'best', negative_prompt: 'people' })
+  t.match(made, { outcome: 'made', used: { Job: 2000 }, others: { length: 1 } })
+  t.same([engine.options?.('image', 'qwen-image'), engine.options?.('image', 'dall-e-3'), engine.options?.('video', null), engine.options?.('music', null)], [['n', 'quality', 'negative_prompt'], ['quality'], ['image_url'], []])
+})

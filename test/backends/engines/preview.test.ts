@@ -26,6 +26,16 @@ async function make(request: GenerationRequest): Promise<Buffer> {
   return Buffer.from(made.body as Uint8Array)
 }
 
+t.test('several pictures of a request differ, and are paid each', async (t) => {
+  const engine = await openPreview('preview', {})
+  const made = await engine.run({ ...image, n: 3 }, runControl())
+  if (made.outcome !== 'made') throw new Error(made.code)
+  const bodies = [made, ...(made.others ?? [])].map(({ body }) => Buffer.from(body as Uint8Array).toString('base64'))
+  t.equal(new Set(bodies).size, 3)
+  t.equal(bodies[0], (await make(image)).toString('base64'))
+  t.same([made.used, engine.quote({ ...image, n: 3 }, runControl().limits)], [{ Job: 3000, Second: 0, Megapixel: 12 }, { Job: 3000, Second: 0, Megapixel: 12 }])
+})
+
 const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
 
 /** What ffmpeg decodes from a file, as raw samples; complaints of its decoders throw. */

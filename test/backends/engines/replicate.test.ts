@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
 import type { OperationRequest } from '../../../src/domain/media-operations.ts'
 import { modelInput, USUAL_NAMES } from '../../../src/backends/engines/replicate/model-inputs.ts'
-import { resultUrl, targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
+import { resultUrls, targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
 import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
@@ -205,8 +205,20 @@ t.test('an output may be an object, or hold lists: the address counts that ends 
     fake.states = [{ status: 'succeeded', output }]
     t.match(await engine.run(image, run()), { outcome: 'made', facts: { width: 64 } }, JSON.stringify(output))
   }
-  t.same([resultUrl({ a: 'https://a/1', b: 'https://a/2.JPG' }, 'jpeg'), resultUrl({ a: 'https://a/1', b: 'https://a/2' }, 'jpeg')], ['https://a/2.JPG', 'https://a/1'])
-  t.equal(resultUrl(JSON.parse(`${'['.repeat(9000)}"https://a"${']'.repeat(9000)}`), 'png'), null, 'not at any depth')
+  t.same([resultUrls({ a: 'https://a/1', b: 'https://a/2.JPG' }, 'jpeg', 1), resultUrls({ a: 'https://a/1', b: 'https://a/2' }, 'jpeg', 1)], [['https://a/2.JPG'], ['https://a/1']])
+  t.same(resultUrls(JSON.parse(`${'['.repeat(9000)}"https://a"${']'.repeat(9000)}`), 'png', 1), [], 'not at any depth')
+})
+
+t.test('of several results the whole ones are delivered and charged', async (t) => {
+  const { fake, engine } = await open(t, { offers: { image: { inputs: { prompt: 'prompt', n: 'num_outputs' } } } })
+  const urls = [0, 1, 2, 3, 4].map((i) => `${fake.origin}/delivery/${i}.png`)
+  fake.states = [{ status: 'succeeded', output: urls }]
+  fake.next('GET /delivery/*', sends(png(8, 8).subarray(0, 60), 'image/png'), sends(png(8, 8), 'image/png'), answers(500), sends(png(16, 16), 'image/png'))
+  const made = await engine.run({ ...image, n: 4 }, run())
+  t.equal(only(fake).input['num_outputs'], 4)
+  t.match(made, { outcome: 'made', facts: { width: 8 }, used: { Job: 2000, Second: 0, Megapixel: 2 }, others: [{ facts: { width: 16 } }] })
+  fake.next('GET /delivery/*', ...urls.slice(0, 4).map(() => answers(500)))
+  t.match(await engine.run({ ...image, n: 4 }, run()), { code: 'provider_error', retryable: true })
 })
 
 t.test('a result that was cut off is not delivered', async (t) => {

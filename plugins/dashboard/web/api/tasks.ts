@@ -19,6 +19,8 @@ export type Result = {
   height: number | null
   duration_ms: number | null
   expires_at: string
+  /** All results of a task that made several, this one first. */
+  images?: Result[]
 }
 
 export type Task = {

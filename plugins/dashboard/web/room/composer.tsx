@@ -6,6 +6,7 @@ import { CreateButton } from './create-button.tsx'
 import { IDEAS } from './ideas.tsx'
 import { KindChoice } from './kind-choice.tsx'
 import type { Body, Kind } from './media-api.ts'
+import { Control } from './operation-fields.tsx'
 import { PriceLine, useQuote } from './price.tsx'
 import { promptFault } from './prompt-fault.ts'
 import { PromptField } from './prompt-field.tsx'
@@ -14,7 +15,7 @@ import { kindOf, useRoom, type Draft } from './room-state.ts'
 
 const RATIOS: Record<string, string[]> = { image: ['1:1', '4:3', '3:4', '16:9', '9:16'], video: ['16:9', '1:1', '9:16'] }
 /** The request of a draft. */
-export function bodyOf({ kind, prompt, ratio, seconds, seed, format }: Draft): Body {
+export function bodyOf({ kind, prompt, ratio, seconds, seed, format, options }: Draft): Body {
   return {
     kind,
     prompt: prompt.trim(),
@@ -22,6 +23,7 @@ export function bodyOf({ kind, prompt, ratio, seconds, seed, format }: Draft): B
     ...(seconds !== null && kind !== 'image' ? { duration_seconds: seconds } : {}),
     ...(seed !== '' ? { seed: Number(seed) } : {}),
     ...(format !== '' ? { output_format: format } : {}),
+    ...Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined && value !== '')),
   }
 }
 
@@ -46,7 +48,7 @@ export function Composer() {
         label="What to make"
         kinds={kinds.data.filter(({ object }) => object === 'generation')}
         value={draft.kind}
-        choose={(kind) => set({ kind, ratio: '', seconds: null, format: '' })}
+        choose={(kind) => set({ kind, ratio: '', seconds: null, format: '', options: {} })}
       />
       <PromptField
         label="Prompt"
@@ -108,6 +110,7 @@ function Parameters({ kind, draft, set }: Props) {
               />
             )}
           </Field>
+          <Options {...{ kind, draft, set }} />
           {(kind.formats?.length ?? 0) > 1 && (
             <Field label="Format">
               {(wired) => (
@@ -124,6 +127,20 @@ function Parameters({ kind, draft, set }: Props) {
       )}
     </>
   )
+}
+
+/** The fields that this kind takes here beside the usual ones. */
+function Options({ kind, draft, set }: Props) {
+  return Object.entries(kind.fields ?? {}).map(([name, schema]) => (
+    <Control
+      key={`${kind.name} ${name}`}
+      name={name}
+      schema={schema.enum ? { ...schema, enum: ['', ...schema.enum] } : schema}
+      value={draft.options[name]}
+      isRequired={false}
+      change={(value) => set({ options: { ...draft.options, [name]: value } })}
+    />
+  ))
 }
 
 /** The ratio of a size such as 1024x1024 among those offered, else the first. */

@@ -13,7 +13,7 @@ export type Kind = {
   formats?: string[]
   max?: { megapixels: number; seconds: number | null; bytes: number }
   defaults?: { size: string | null; seconds: number | null }
-  /** Of an operation: its own file in JSON Schema. */
+  /** Of an operation: its own file in JSON Schema; of a generation: its further fields. */
   title?: string
   reads?: 'image' | 'film'
   fields?: Record<string, FieldSchema>

@@ -75,7 +75,7 @@ function Enlarged({ edit, source, kind }: Omit<Props, 'set'>) {
 type ControlProps = { name: string; schema: FieldSchema; value: unknown; isRequired: boolean; change: (value: unknown) => void }
 
 /** The control that fits the schema of a field. */
-function Control({ name, schema, value, isRequired, change }: ControlProps) {
+export function Control({ name, schema, value, isRequired, change }: ControlProps) {
   const title = label(name)
   if (name === 'background') return <Background value={String(value)} change={change} />
   if (schema.type === 'boolean') return <Check name={title} isChecked={value === true} change={change} />
@@ -122,7 +122,7 @@ function NumberField({ title, schema, value, change }: Titled) {
 
 function Choice({ title, schema, value, change }: Titled) {
   const options = schema.enum ?? []
-  const choices = options.map((option) => ({ value: String(option), name: option === '' ? 'By the source' : label(String(option)) }))
+  const choices = options.map((option) => ({ value: String(option), name: option === '' ? 'Automatic' : label(String(option)) }))
   const choose = (chosen: string) => change(options.find((option) => String(option) === chosen))
   const chosen = String(value ?? options[0])
   if (choices.length > SEGMENTS_MAX)

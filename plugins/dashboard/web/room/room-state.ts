@@ -8,7 +8,15 @@ import { follow, type Kind, type Kinds, type Price, type Source } from './media-
 import { familyOf } from './labels.ts'
 import { EMPTY_EDIT, has, UNMARKED, type Edit } from './operation-body.ts'
 
-export type Draft = { kind: string; prompt: string; ratio: string; seconds: number | null; seed: string; format: string }
+export type Draft = {
+  kind: string
+  prompt: string
+  ratio: string
+  seconds: number | null
+  seed: string
+  format: string
+  options: Record<string, unknown>
+}
 
 export type RoomState = {
   mode: Signal<'make' | 'edit'>
@@ -35,7 +43,7 @@ export type RoomState = {
   stop(): void
 }
 
-export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', seconds: null, seed: '', format: '' }
+export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', seconds: null, seed: '', format: '', options: {} }
 
 /** Streams at once: a browser has six connections to a server, and the page needs some itself. */
 const STREAMS_MAX = 3

@@ -92,7 +92,9 @@ function Ended({ task }: { task: Task }) {
 
 function Finished({ task }: { task: Task }) {
   const room = useRoom()
-  const { result } = task
+  const [chosen, choose] = useState(0)
+  const all = task.result?.images ?? (task.result ? [task.result] : [])
+  const result = all[chosen]
   if (!result) return null
   const source = sourceOf(task, result, nameOf(task))
   const url = urlOf(result)
@@ -110,6 +112,21 @@ function Finished({ task }: { task: Task }) {
         <Compare before={before} after={url} name={nameOf(task)} isTransparent={isTransparent(task)} />
       ) : (
         <Player url={url} type={result.content_type} name={nameOf(task)} isTransparent={isTransparent(task)} />
+      )}
+      {all.length > 1 && (
+        <div class="row room-results" role="group" aria-label="Results">
+          {all.map((one, at) => (
+            <button
+              key={at}
+              type="button"
+              aria-pressed={at === chosen}
+              aria-label={`Result ${at + 1} of ${all.length}`}
+              onClick={() => choose(at)}
+            >
+              <img src={urlOf(one)} alt="" decoding="async" />
+            </button>
+          ))}
+        </div>
       )}
       <div>
         <h2 class="clip-3 break">{nameOf(task)}</h2>

@@ -5,9 +5,9 @@ import { jsonBody, type Api, type Body } from '../provider/api.ts'
 import { contentOf } from '../provider/content.ts'
 import type { OperationRequest } from '../../../domain/media-operations.ts'
 import { failureOf, faulty, isGood } from '../provider/failure.ts'
-import { bytesOf, loadSharp, maskFor, pictureOf, type Picture } from '../provider/mask.ts'
+import { bytesOf, extensionOf, loadSharp, maskFor, PICTURE_TYPES, pictureOf } from '../provider/mask.ts'
 import { filePart, multipart, type Part } from '../provider/multipart.ts'
-import { measured, type Fetched, type Results } from '../provider/result.ts'
+import { measured, together, type Fetched, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'
 import { imageSize, styleOf, type Size } from './model-traits.ts'
 
@@ -25,7 +25,14 @@ export async function generate(around: Around, request: GenerationRequest, run: 
   if (width === null || height === null) return notMade('not_supported', false)
   const size = imageSize(run.model, { width, height }, run.limits)
   if (!size) return noSize(run)
-  const fields = { ...parametersOf(run, size, request.format, request.seed), prompt: request.prompt }
+  const { prompt, n, negativePrompt } = request
+  const fields = {
+    ...parametersOf(run, size, request.format, request.seed),
+    prompt,
+    ...(n !== undefined && { n }),
+    ...(run.quality !== undefined && { quality: run.quality }),
+    ...(negativePrompt !== undefined && { negative_prompt: negativePrompt }),
+  }
   return made(around, '/images/generations', jsonBody(fields), request, run)
 }
 
@@ -35,7 +42,7 @@ export async function edit(around: Around, request: Edit, run: Run): Promise<Mad
   const mask = run.inputs.find(({ role }) => role === 'mask')
   if (!media || (request.kind === 'inpaint' && !mask)) return notMade('unsupported_input', false)
   if (media.bytes > SOURCE_BYTES) return notMade('input_too_large', false)
-  const types = styleOf(run.model) === 'dall-e' ? ['image/png'] : ['image/png', 'image/jpeg', 'image/webp']
+  const types = styleOf(run.model) === 'dall-e' ? ['image/png'] : PICTURE_TYPES
   const picture = await pictureOf(await bytesOf(media), types, run.limits, loadSharp)
   if ('outcome' in picture) return picture
   const drawn =
@@ -49,8 +56,6 @@ export async function edit(around: Around, request: Edit, run: Run): Promise<Mad
   parts.push(filePart('image', `image.${extensionOf(picture)}`, picture), ...(drawn ? [filePart('mask', 'mask.png', drawn)] : []))
   return made(around, '/images/edits', multipart(parts), request, run)
 }
-
-const extensionOf = ({ contentType }: Picture): string => contentType.slice('image/'.length)
 
 const noSize = ({ model, limits }: Run): NotMade =>
   faulty(`${model} makes no picture within the route's max.megapixels (${limits.pixels} pixels)`, false)
@@ -74,7 +79,8 @@ async function made(
   run: Run,
 ): Promise<Made | NotMade> {
   const { signal, limits, idempotencyKey } = run
-  const pictureBytes = Math.min(PICTURE_BYTES, limits.bytes)
+  const count = ('width' in request && request.n) || 1
+  const pictureBytes = Math.min(PICTURE_BYTES, limits.bytes * count)
   const answer = await api.send({
     method: 'POST',
     path,
@@ -84,16 +90,19 @@ async function made(
     maxBytes: Math.ceil((pictureBytes * 4) / 3) + 64 * 1024,
   })
   if (!isGood(answer)) return failureOf(`POST ${path}`, answer, complaintOf)
-  return measured(await pictureIn(answer.body, results, run, limits), request, limits)
+  const data: unknown[] = Array.isArray(answer.body['data']) ? answer.body['data'] : []
+  const pictures: (Made | NotMade)[] = []
+  for (const picture of data.slice(0, count)) pictures.push(await measured(await pictureIn(picture, results, run, limits), request, limits))
+  return pictures.length === 0 ? faulty('the answer holds no picture', true) : together(pictures)
 }
 
-async function pictureIn({ data }: Record<string, unknown>, results: Results, run: Run, limits: Limits): Promise<Fetched> {
-  const [first] = (Array.isArray(data) ? data : []) as { b64_json?: unknown; url?: unknown }[]
-  if (typeof first?.b64_json === 'string') {
-    const bytes = Buffer.from(first.b64_json, 'base64')
+async function pictureIn(picture: unknown, results: Results, run: Run, limits: Limits): Promise<Fetched> {
+  const { b64_json: base64, url } = (picture ?? {}) as { b64_json?: unknown; url?: unknown }
+  if (typeof base64 === 'string') {
+    const bytes = Buffer.from(base64, 'base64')
     return bytes.length > limits.bytes
       ? faulty(`the result is larger than ${limits.bytes} bytes`, false)
       : { outcome: 'fetched', content: contentOf(bytes) }
   }
-  return typeof first?.url === 'string' ? results.fetch(first.url, run) : faulty('the answer holds no picture', true)
+  return typeof url === 'string' ? results.fetch(url, run) : faulty('the answer holds no picture', true)
 }

@@ -2,7 +2,7 @@
  * Parameters, sizes and lengths that the vendor documents for its models. A model of another name belongs to a compatible server and gets
  * what was requested. Pure.
  */
-import type { Limits } from '../../../domain/media-generations.ts'
+import type { GenerationOption, Limits } from '../../../domain/media-generations.ts'
 
 export type Size = { width: number; height: number }
 
@@ -13,6 +13,17 @@ export type Style = 'gpt-image' | 'dall-e' | 'compatible'
 export function styleOf(model: string | null): Style {
   if (/^(gpt-image|chatgpt-image)-/.test(model ?? '')) return 'gpt-image'
   return model?.startsWith('dall-e-') ? 'dall-e' : 'compatible'
+}
+
+/** Fields of a generation that a model takes: the vendor documents no negative prompt. */
+export function optionsOf(kind: string, model: string | null): GenerationOption[] {
+  if (kind === 'video') return ['image_url']
+  if (kind !== 'image') return []
+  return [
+    ...(model === 'dall-e-3' ? [] : ['n' as const]),
+    'quality',
+    ...(styleOf(model) === 'compatible' ? ['negative_prompt' as const] : []),
+  ]
 }
 
 const size = (text: string): Size => {

@@ -4,7 +4,8 @@ import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob, type JobStatus } from '../provider/job.ts'
-import { multipart } from '../provider/multipart.ts'
+import { bytesOf, extensionOf, loadSharp, PICTURE_TYPES, pictureOf } from '../provider/mask.ts'
+import { filePart, multipart, type Part } from '../provider/multipart.ts'
 import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
 import { measured, type Results } from '../provider/result.ts'
@@ -27,13 +28,18 @@ export async function film({ api, results, outside, background }: Around, reques
     seconds: String(seconds),
     size: `${size.width}x${size.height}`,
   }
+  const [first] = run.inputs
   const path = (id: string): string => `/videos/${encodeURIComponent(id)}`
 
   const job = await runJob<string>(
     {
       async start() {
         // As form data, which the vendor and the compatible servers take; some of them take nothing else.
-        const body = multipart(Object.entries(fields).map(([name, value]) => ({ name, value })))
+        const picture = first && (await pictureOf(await bytesOf(first), PICTURE_TYPES, limits, loadSharp))
+        if (picture && 'outcome' in picture) return picture
+        signal.throwIfAborted()
+        const parts: Part[] = Object.entries(fields).map(([name, value]) => ({ name, value }))
+        const body = multipart(picture ? [...parts, filePart('input_reference', `image.${extensionOf(picture)}`, picture)] : parts)
         const answer = await api.send({
           method: 'POST',
           path: '/videos',

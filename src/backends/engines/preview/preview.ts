@@ -15,10 +15,23 @@ export const openPreview: OpenEngine = async (_name, options) => {
     offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] } },
     missing: { ai_edit: 'pictures are edited by an engine of the type local-image' },
     quote: amountsAtMost,
-    run: async (request, run) => ('width' in request ? render(request, run) : notMade('not_supported', false)),
+    options: (kind) => (kind === 'image' ? ['n'] : []),
+    run: async (request, run) => ('width' in request ? renderAll(request, run) : notMade('not_supported', false)),
     async close() {},
   }
   return engine
+}
+
+/** Each result has a seed of its own, counted from that of the request. */
+async function renderAll({ n = 1, ...request }: GenerationRequest, run: Run): Promise<Made | NotMade> {
+  const others: Made[] = []
+  const first = await render(request, run)
+  for (let next = 1; next < n && first.outcome === 'made'; next++) {
+    const other = await render({ ...request, seed: ((request.seed ?? 0) + next) % 2 ** 31 }, { ...run, progress() {} })
+    if (other.outcome === 'failed') return other
+    others.push(other)
+  }
+  return first.outcome === 'failed' || others.length === 0 ? first : { ...first, used: amountsOf({ ...first.facts, n }), others }
 }
 
 /** Renders in a thread. The thread has no environment and shares nothing with this one; it ends with the run. */

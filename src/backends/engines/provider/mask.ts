@@ -12,6 +12,11 @@ export type Marks = 'transparent' | 'white' | 'black'
 
 export type Picture = { bytes: Uint8Array; contentType: string; width: number; height: number }
 
+/** What every provider takes as a picture. */
+export const PICTURE_TYPES: readonly string[] = ['image/png', 'image/jpeg', 'image/webp']
+/** Of the file name of a picture. */
+export const extensionOf = ({ contentType }: Picture): string => contentType.slice('image/'.length)
+
 type Raw = { raw: { width: number; height: number; channels: 1 } }
 type Image = {
   metadata(): Promise<{ width: number; height: number; hasAlpha: boolean }>

@@ -5,7 +5,7 @@ import { notMade, type Made, type NotMade, type EngineRequest, type Run } from '
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
-import type { Limits } from '../../../domain/media-generations.ts'
+import type { Limits, Unit } from '../../../domain/media-generations.ts'
 import { defectOf } from './defects.ts'
 import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
 import type { Outside } from './dependencies.ts'
@@ -155,6 +155,14 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
       Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000),
     },
   }
+}
+
+/** Several results as one. Those that cannot be used are left out, and are not charged; without any, it is the first failure. */
+export function together(results: readonly (Made | NotMade)[]): Made | NotMade {
+  const [first, ...others] = results.filter((result) => result.outcome === 'made')
+  if (!first) return results.find((result) => result.outcome === 'failed') ?? faulty('the answer holds no result', true)
+  const sum = (unit: Unit): number => others.reduce((total, { used }) => total + used[unit], first.used[unit])
+  return { ...first, used: { Job: sum('Job'), Second: sum('Second'), Megapixel: sum('Megapixel') }, ...(others.length > 0 && { others }) }
 }
 
 /** What its header promises may not be there: the result would be paid for and could not be used. */

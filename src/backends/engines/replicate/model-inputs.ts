@@ -1,10 +1,14 @@
 /** What a model is called with: the parts of a request under the names that its inputs have. Pure but for the addresses of the media, which are handed in. */
+import { GENERATION_OPTIONS, type GenerationOption } from '../../../domain/media-generations.ts'
 import type { EngineRequest } from '../engine.ts'
 
 /** The parts of requests that a model may have inputs for. */
 export const PARTS = [
   'prompt',
+  'negativePrompt',
   'seed',
+  'n',
+  'quality',
   'width',
   'height',
   'size',
@@ -77,9 +81,18 @@ export function unsupportedParameter(request: EngineRequest, names: InputNames, 
   return found.outcome === 'lacking' ? (PARAMETERS[found.part] ?? found.part) : null
 }
 
-/** Names the parts of a request as the model does. `lacking`: the request has a part that matters and that no input of the model takes. */
-export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls): ModelInput {
-  const parts = partsOf(request, urls)
+/** The fields of a generation that inputs of these names take. */
+export function optionsIn(names: InputNames): GenerationOption[] {
+  const taken = { n: names.n, quality: names.quality, negative_prompt: names.negativePrompt, image_url: names.media }
+  return GENERATION_OPTIONS.filter((option) => taken[option] !== undefined)
+}
+
+/** What a model takes some values of only. */
+export type Values = { seconds?: readonly number[]; aspectRatios?: readonly string[] }
+
+/** Names the parts of a request as the model does, with the nearest of the values that it takes. `lacking`: the request has a part that matters and that no input of the model takes. */
+export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls, values: Values = {}): ModelInput {
+  const parts = partsOf(request, urls, values)
   const lacking = NEEDED.find((part) => parts[part] !== undefined && names[part] === undefined && !isUsual(part, parts[part], names))
   if (lacking !== undefined) return { outcome: 'lacking', part: lacking }
   const entries = Object.entries(names).flatMap(([part, name]) => {
@@ -100,22 +113,31 @@ function isUsual(part: PartName, value: unknown, names: InputNames): boolean {
 
 type Parts = Partial<Record<PartName, unknown>>
 
-function partsOf(request: EngineRequest, { media, mask }: MediaUrls): Parts {
-  const parts: Parts = { ...ownParts(request), format: request.format, mask: mask ?? undefined, media: media[0] }
+function partsOf(request: EngineRequest, { media, mask }: MediaUrls, values: Values): Parts {
+  // Models name the extension.
+  const format = request.format === 'jpeg' ? 'jpg' : request.format
+  const parts: Parts = { ...ownParts(request, values), format, mask: mask ?? undefined, media: media[0] }
   return request.kind === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
 }
 
 /** The parameters of a request as parts: times in seconds, sizes as models take them. */
-function ownParts(request: EngineRequest): Parts {
+function ownParts(request: EngineRequest, { seconds, aspectRatios = RATIOS }: Values): Parts {
   const parts: Parts = Object.fromEntries(
     Object.entries(request).map(([name, value]) =>
       name.endsWith('Ms') ? [SECONDS_OF[name] ?? name, value === null ? undefined : value / 1000] : [name, value ?? undefined],
     ),
   )
-  if (!('width' in request) || request.width === null || request.height === null) return parts
-  const { width, height } = request
-  return { ...parts, size: `${width}x${height}`, aspectRatio: ratioOf(width, height) }
+  if (!('width' in request)) return parts
+  const { width, height, durationMs } = request
+  // Models take whole seconds.
+  if (durationMs !== null) parts.seconds = nearest(seconds ?? [Math.max(1, Math.round(durationMs / 1000))], durationMs / 1000)
+  if (width !== null && height !== null)
+    Object.assign(parts, { size: `${width}x${height}`, aspectRatio: ratioOf(width, height, aspectRatios) })
+  return parts
 }
+
+const nearest = (values: readonly number[], wanted: number): number | undefined =>
+  values.toSorted((a, b) => Math.abs(a - wanted) - Math.abs(b - wanted))[0]
 
 const SECONDS_OF: Record<string, PartName> = { startMs: 'startSeconds', endMs: 'endSeconds', durationMs: 'seconds' }
 
@@ -123,10 +145,10 @@ const SECONDS_OF: Record<string, PartName> = { startMs: 'startSeconds', endMs: '
 const RATIOS = ['1:1', '16:9', '9:16', '4:3', '3:4', '3:2', '2:3', '21:9', '9:21', '5:4', '4:5', '2:1', '1:2']
 
 /** The nearest ratio that models know: 1024x576 is 16:9, and 1366x768 as well. */
-function ratioOf(width: number, height: number): string {
+function ratioOf(width: number, height: number, ratios: readonly string[]): string {
   const far = (ratio: string): number => {
     const [across = 1, down = 1] = ratio.split(':').map(Number)
     return Math.abs(Math.log((across * height) / (down * width)))
   }
-  return RATIOS.toSorted((a, b) => far(a) - far(b))[0] ?? '1:1'
+  return ratios.toSorted((a, b) => far(a) - far(b))[0] ?? '1:1'
 }

@@ -40,12 +40,13 @@ function failed(error: string): NotMade {
 }
 
 /**
- * The URL of the result in an output: a URL, or one within lists and objects. Of several, the first that ends as files of the format do, else the first: a list holds
+ * The URLs of up to `count` results in an output: a URL, or those within lists and objects that end as files of the format do, or the first if none does. A list holds
  * alternatives, and an object may hold a mask or a log beside the picture.
  */
-export function resultUrl(output: unknown, format: string): string | null {
+export function resultUrls(output: unknown, format: string, count: number): string[] {
   const urls = urlsIn(output)
-  return urls.find((url) => extensionOf(url) === format) ?? urls[0] ?? null
+  const fitting = urls.filter((url) => extensionOf(url) === format)
+  return (fitting.length > 0 ? fitting : urls).slice(0, count)
 }
 
 function urlsIn(output: unknown, levels = 4): string[] {

@@ -1,18 +1,28 @@
 /** The engine `replicate`: any kind or operation by a model of the Replicate API, or of a server that speaks it. */
 import { Type, type Static } from 'typebox'
-import { notMade, type NotMade, type EngineRequest, type Input, type OpenEngine, type Run } from '../engine.ts'
+import { notMade, type Made, type NotMade, type EngineRequest, type Input, type OpenEngine, type Run } from '../engine.ts'
 import { mediaInfo, PREFIX_BYTES } from '../../../domain/media-info.ts'
+import { FIELD_PATTERNS } from '../../../domain/field-patterns.ts'
 import { jsonBody, openApi, type Api } from '../provider/api.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob } from '../provider/job.ts'
-import { bytesOf, hasSharp, loadSharp, maskFor, pictureOf, type Marks, type Picture } from '../provider/mask.ts'
+import { bytesOf, hasSharp, loadSharp, maskFor, PICTURE_TYPES, pictureOf, type Marks, type Picture } from '../provider/mask.ts'
 import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provided-engine.ts'
-import { measured, openResults } from '../provider/result.ts'
+import { measured, openResults, together } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { urlOf } from './media-upload.ts'
-import { modelInput, PARTS, unsupportedParameter, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
-import { complaintOf, predictionStatus, resultUrl, targetOf } from './predictions.ts'
+import {
+  modelInput,
+  optionsIn,
+  PARTS,
+  unsupportedParameter,
+  USUAL_NAMES,
+  type InputNames,
+  type MediaUrls,
+  type Values,
+} from './model-inputs.ts'
+import { complaintOf, predictionStatus, resultUrls, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
 
@@ -32,6 +42,18 @@ const inputs = Type.Optional(
   }),
 )
 const masks = Type.Enum(['white', 'black', 'transparent'], { default: 'white', description: "How the model's masks mark what is edited." })
+const aspectRatios = Type.Optional(
+  Type.Array(Type.String({ pattern: FIELD_PATTERNS.aspectRatio.pattern }), {
+    minItems: 1,
+    description: 'Those that the model takes; the nearest is requested.',
+  }),
+)
+const seconds = Type.Optional(
+  Type.Array(Type.Number({ minimum: 0.1, maximum: 3600 }), {
+    minItems: 1,
+    description: 'Lengths that the model takes, if not any; the nearest is requested.',
+  }),
+)
 const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs }, strict))
 const masked = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs, masks }, strict))
 const film = () => Type.Optional(Type.Object({ formats: formats('mp4'), inputs }, strict))
@@ -41,9 +63,9 @@ export const ReplicateOptions = Type.Object(
     ...SHARED,
     offers: Type.Object(
       {
-        image: picture(),
-        video: film(),
-        music: Type.Optional(Type.Object({ formats: formats('wav', 'mp3', 'flac'), inputs }, strict)),
+        image: Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs, aspectRatios }, strict)),
+        video: Type.Optional(Type.Object({ formats: formats('mp4'), inputs, aspectRatios, seconds }, strict)),
+        music: Type.Optional(Type.Object({ formats: formats('wav', 'mp3', 'flac'), inputs, seconds }, strict)),
         background_remove: picture(),
         upscale: picture(),
         ai_edit: masked(),
@@ -57,9 +79,9 @@ export const ReplicateOptions = Type.Object(
   strict,
 )
 
-type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks }
+type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks } & Values
 const usualNames: Partial<Record<EngineRequest['kind'], InputNames>> = USUAL_NAMES
-const namesOf = ({ inputs: named }: Offer, { kind }: EngineRequest): InputNames => named ?? usualNames[kind] ?? {}
+const namesOf = ({ inputs: named }: Offer, kind: EngineRequest['kind']): InputNames => named ?? usualNames[kind] ?? {}
 type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
@@ -74,16 +96,26 @@ export function replicateEngines(outside: Outside): OpenEngine {
       const offer = offers[request.kind] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
-      const url = resultUrl(job.value, request.format)
-      if (url === null) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
-      return measured(await results.fetch(url, run), request, run.limits)
+      const urls = resultUrls(job.value, request.format, ('width' in request && request.n) || 1)
+      if (urls.length === 0) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
+      const media: (Made | NotMade)[] = []
+      for (const url of urls) media.push(await measured(await results.fetch(url, run), request, run.limits))
+      return together(media)
     })
     return {
       ...engine,
-      unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.kind] as Offer, request), roles),
+      options: (kind) => {
+        const offer = offers[kind as EngineRequest['kind']]
+        return offer ? optionsIn(namesOf(offer, kind as EngineRequest['kind'])) : []
+      },
+      unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.kind] as Offer, request.kind), roles),
     }
   }
 }
+
+/** A quality under the name that the model has for it. */
+const asModelsSay = (request: EngineRequest, { quality }: Run): EngineRequest =>
+  'width' in request && quality !== undefined ? { ...request, quality } : request
 
 /** Members rather than values, which may be a tenant's. */
 const shapeOf = (output: unknown): string =>
@@ -106,7 +138,7 @@ async function predict(
       async start() {
         const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
         if ('outcome' in urls) return urls
-        const given = modelInput(request, namesOf(offer, request), urls)
+        const given = modelInput(asModelsSay(request, run), namesOf(offer, request.kind), urls, offer)
         if (given.outcome === 'lacking')
           return notMade(
             'not_supported',
@@ -168,7 +200,7 @@ async function preparedInputs(request: EngineRequest, marks: Marks, { inputs: gi
   if (request.kind === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels)
     return notMade('input_too_large', false)
   if (!media || !mask) return given
-  const upright = await pictureOf(await bytesOf(media), ['image/png', 'image/jpeg', 'image/webp'], limits, loadSharp)
+  const upright = await pictureOf(await bytesOf(media), PICTURE_TYPES, limits, loadSharp)
   if ('outcome' in upright) return upright
   const drawn = await maskFor(upright, await bytesOf(mask), request.kind === 'inpaint' ? request.growMask : 0, marks, limits, loadSharp)
   return 'outcome' in drawn ? drawn : [inputOf('media', upright), inputOf('mask', drawn)]
