@@ -54,6 +54,13 @@ export async function studio(t: Test) {
       execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-y', ...args, path], { stdio: ['ignore', 'ignore', 'inherit'] })
       return path
     },
+    /** Makes several files of the same inputs at once: most of a short run of ffmpeg is its start. */
+    makeAll(inputs: string[], files: readonly [name: string, args: string[]][]): string[] {
+      const paths = files.map(([name]) => join(folder, name))
+      const outputs = files.flatMap(([, args], n) => [...args, String(paths[n])])
+      execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-y', ...inputs, ...outputs], { stdio: ['ignore', 'ignore', 'inherit'] })
+      return paths
+    },
     async trim(input: string, request: Partial<TrimJob['request']>, more: Partial<TrimJob> = {}): Promise<Result> {
       return kept(await trim({ ...(await fresh()), inputs: [input], request: { kind: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4', ...request }, ...more }))
     },
@@ -111,9 +118,10 @@ export function streamsOf(path: string): Record<string, string | number | object
 
 /** The number of the frame nearest to a time, by the packets' timestamps. */
 export function frameAt(path: string, seconds: number): number {
-  const probe = (...args: string[]): string => execFileSync(programs.ffprobe, ['-v', 'error', '-of', 'csv=p=0', ...args, path], { encoding: 'utf8' })
-  const begin = Number.parseFloat(probe('-show_entries', 'format=start_time'))
-  const times = probe('-select_streams', 'v', '-show_entries', 'packet=pts_time').split('\n').map(Number.parseFloat).filter((time) => !Number.isNaN(time)).sort((a, b) => a - b)
+  const args = ['-v', 'error', '-of', 'json', '-select_streams', 'v', '-show_entries', 'format=start_time:packet=pts_time', path]
+  const { packets, format }: { packets: { pts_time?: string }[]; format: { start_time: string } } = JSON.parse(execFileSync(programs.ffprobe, args, { encoding: 'utf8' }))
+  const begin = Number.parseFloat(format.start_time)
+  const times = packets.map(({ pts_time }) => Number.parseFloat(pts_time ?? '')).filter((time) => !Number.isNaN(time)).sort((a, b) => a - b)
   const away = times.map((time) => Math.abs(time - begin - seconds))
   return away.indexOf(Math.min(...away))
 }

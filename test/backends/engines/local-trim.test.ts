@@ -28,13 +28,14 @@ const FILMS: [string, string[]][] = [
 ]
 
 t.test('trim', { skip: withoutFfmpeg }, async (t) => {
-  const { folder, make, trim } = await studio(t)
+  const { folder, make, makeAll, trim } = await studio(t)
   const film = make('film.mp4', ...counted(75), ...tones(3, 1.5), ...X264, '-c:a', 'aac', '-metadata', 'location=+12.3456-065.4321/', '-metadata', 'title=private')
   const silent = make('silent.mp4', ...counted(75), ...X264)
 
-  for (const [name, encoded] of FILMS) {
+  const films = makeAll([...counted(75), ...tones(3, 1.5)], FILMS.map(([name, encoded]) => [name, [...encoded, '-shortest']]))
+  for (const [n, [name]] of FILMS.entries()) {
     t.test(`accurate: the result of ${name} has exactly the frames and the audio between the two times`, async (t) => {
-      const input = make(name, ...counted(75), ...tones(3, 1.5), ...encoded, '-shortest')
+      const input = String(films[n])
       const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400 }))
       t.same(made.facts, { width: 64, height: 48, durationMs: 1200 })
       const first = frameAt(input, 1.2)
@@ -192,7 +193,8 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     ]
     for (const one of films) {
       const made = madeOf(await trim(one, {}))
-      t.ok(alike(coloursAt(made.path, 0.5, 0.5)[3], [red, green, blue]), `${one}: ${coloursAt(made.path, 0.5, 0.5)[3]}`)
+      const shown = coloursAt(made.path, 0.5, 0.5)[3]
+      t.ok(alike(shown, [red, green, blue]), `${one}: ${shown}`)
       t.match(streamsOf(made.path), [{ color_range: 'tv', color_space: /709|170m/ }])
     }
   })
@@ -216,15 +218,17 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     ['sound.aac', ['-c:a', 'aac']],
     ['sound.weba', ['-c:a', 'libopus', '-f', 'webm']],
   ]
-  for (const [name, encoded] of SOUNDS) {
+  const sounds = makeAll(tones(5, 2.5), SOUNDS)
+  for (const [n, [name]] of SOUNDS.entries()) {
     t.test(`of the audio file ${name}, both modes return the section between the two times`, async (t) => {
-      const input = make(name, ...tones(5, 2.5), ...encoded)
+      const input = String(sounds[n])
       for (const mode of ['accurate', 'fast'] as const) {
         const made = madeOf(await trim(input, { startMs: 2000, endMs: 4000, mode, format: 'm4a' }))
         t.equal(made.contentType, 'audio/mp4')
         t.match(made.facts, { width: null, height: null })
         t.ok(Math.abs(made.facts.durationMs - 2000) <= 60, `${made.facts.durationMs} ms`)
-        t.ok(Math.abs(riseOf(tonesOf(made.path)) - 50) <= 6, `${mode}: the tone rises at ${riseOf(tonesOf(made.path))}`)
+        const rise = riseOf(tonesOf(made.path))
+        t.ok(Math.abs(rise - 50) <= 6, `${mode}: the tone rises at ${rise}`)
       }
     })
   }
