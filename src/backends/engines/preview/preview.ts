@@ -35,7 +35,7 @@ async function renderAll({ n = 1, ...request }: GenerationRequest, run: Run): Pr
 }
 
 /** Renders in a thread. The thread has no environment and shares nothing with this one; it ends with the run. */
-async function render(request: GenerationRequest, { signal, progress }: Run): Promise<Made | NotMade> {
+async function render(request: GenerationRequest, { signal, progress, limits }: Run): Promise<Made | NotMade> {
   signal.throwIfAborted()
   const thread = new Worker(new URL('./render-thread.ts', import.meta.url), { workerData: request, env: {}, execArgv: [] })
   const { promise, resolve, reject } = Promise.withResolvers<Made | NotMade>()
@@ -43,6 +43,7 @@ async function render(request: GenerationRequest, { signal, progress }: Run): Pr
   signal.addEventListener('abort', stop, { once: true })
   thread.on('message', (message: Message) => {
     if ('percent' in message) progress(message.percent)
+    else if (message.body.length > limits.bytes) resolve(notMade('result_too_large', false, undefined, { limit: { bytes: limits.bytes } }))
     else resolve({ outcome: 'made', ...message, used: amountsOf(message.facts) })
   })
   thread.on('error', (error) => resolve(notMade('internal', true, error)))
