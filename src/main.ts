@@ -67,7 +67,7 @@ try {
   else if (argument === 'verify') process.exitCode = report(await verify(config))
   else if (argument === 'sign-in') process.stdout.write(await signInLink(config))
   else if (runsCommand) {
-    const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now)
+    const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now, print)
     process.stdout.write(output)
     process.exitCode = exitCode
   } else await run(config)
@@ -78,6 +78,11 @@ try {
   // A failed start must end whatever is still open, so that a supervisor can restart it.
   await flushLog(1)
   process.exit(1)
+}
+
+/** Prints a part of a long output once the part before it was taken. A reader that has gone, such as `head`, ends the program. */
+function print(part: string): Promise<void> {
+  return new Promise((resolve, reject) => process.stdout.write(part, (error) => (error ? reject(error) : resolve())))
 }
 
 function explain(explained: Explained[]): string {

@@ -84,6 +84,7 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
 
 const windowFailures: FailureCode[] = ['session_limit_reached', 'weekly_limit_reached', 'key_limit_reached', 'window_reserved', 'concurrency_limit']
 const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_parameter', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
+const USAGE_RECORDS = 'CloudEvents of what was charged, with USAGE_DAYS. Go on with next_cursor: a reader that follows it misses nothing.'
 const open = { additionalProperties: true }
 const file = { content: Object.fromEntries(['image/*', 'video/*', 'audio/*'].map((type) => [type, { schema: Bodies.bytes }])) } as unknown as TSchema
 const model = Type.Literal('svc-code')
@@ -111,6 +112,7 @@ export const OPERATIONS: Record<string, Operation> = {
     answers: { 201: json('The upload.', Bodies.upload) },
     failures: ['invalid_request', 'invalid_signature', 'result_expired', 'unsupported_media_type', 'payload_too_large', 'upload_limit', 'concurrency_limit'],
   },
+  'GET /api/v1/usage/records': { operationId: 'listUsageRecords', summary: 'Read the usage records of the plan, oldest first', description: USAGE_RECORDS, tags: ['Account'], answers: { 200: json('A page.', Bodies.usageRecords) } },
   'GET /api/v1/events': {
     operationId: 'listEvents',
     summary: 'Read the event log, oldest first',
@@ -229,5 +231,6 @@ export const OPERATIONS: Record<string, Operation> = {
   'GET /v1/responses': { operationId: 'refuseWebSocket', summary: 'Refuse WebSocket', description: 'The WebSocket transport is not offered.', tags: ['Coding'], answers: {}, failures: ['upgrade_required', 'method_not_allowed'] },
   'GET /v1/models': { operationId: 'listModels', summary: 'List the models', tags: ['Coding'], answers: { 200: json('The one model.', Bodies.models) } },
   'GET /v1/models/:model': { operationId: 'getModel', summary: 'Get the model', tags: ['Coding'], answers: { 200: json('The model.', Bodies.model) }, failures: ['invalid_request', 'model_not_found'] },
+  'GET /v1/usage/records': { operationId: 'listCodingUsageRecords', summary: 'Read the usage records of the plan, oldest first', description: USAGE_RECORDS, tags: ['Account'], answers: { 200: json('A page.', Bodies.usageRecords) } },
   'GET /v1/usage': { operationId: 'getCodingUsage', summary: 'Get the use of the token windows', tags: ['Account'], answers: { 200: json('The windows.', Bodies.codingUsage) }, failures: ['plan_inactive'] },
 }

@@ -180,6 +180,20 @@ export const Bodies = {
     duration_ms: orNull(Type.Integer()),
     expires_at: dateTime,
   }),
+  usageRecords: page(
+    Type.Object(
+      {
+        specversion: Type.Literal('1.0'),
+        id: Type.String({ description: 'Of the request or the task: it makes the record idempotent.' }),
+        source: Type.String(),
+        subject: Type.String({ description: 'The tenant.' }),
+        time: dateTime,
+        type: Type.Enum(['dev.tollgate.usage.coding.v1', 'dev.tollgate.usage.media.v1']),
+        data: Type.Object({ tenant: Type.String(), plan: Type.String(), key: Type.String() }, open),
+      },
+      open,
+    ),
+  ),
   events: Type.String({ description: 'Server-Sent Events.' }),
   bytes: Type.String({ format: 'binary' }),
   jsonRpc: Type.Object(

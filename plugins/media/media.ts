@@ -7,6 +7,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { capabilities } from '../../src/tasks/capabilities.ts'
 import { mediaUsage } from '../../src/tasks/media-usage.ts'
+import { listUsage, UsageQuery } from '../../src/tasks/list-usage.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { callerOf, configsOf } from './caller.ts'
 import { collectionRoutes } from './collection-routes.ts'
@@ -40,6 +41,11 @@ async function media(app: FastifyInstance, { keyless = false }: MediaOptions): P
   app.get('/capabilities', { config: reads }, async (request) =>
     capabilities(app.tasks.engines, await app.tasks.store.subscription(callerOf(request).key.subscription), app.uploads.limits),
   )
+  app
+    .withTypeProvider<TypeBoxTypeProvider>()
+    .get('/usage/records', { config: reads, schema: { querystring: UsageQuery } }, async (request) =>
+      listUsage(app.tasks.store, callerOf(request).key.subscription, request.query, app.clock()),
+    )
   app.get('/usage', { config: reads }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())

@@ -1,7 +1,10 @@
 /** Routes of /v1: the OpenAI-compatible Coding Plan API (specification, section 4.3; `docs/coding.md`). */
 import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
+import type { Static } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
+import { strictValidator } from '../../src/domain/request-validation.ts'
+import { listUsage, UsageQuery } from '../../src/tasks/list-usage.ts'
 import { speaksMessages } from '../../src/http/message-errors.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
@@ -98,6 +101,10 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     reply.header('request-id', id)
     return messagesModelEntry(upstreams.contextWindow())
   })
+  const lists = { ...reads, schema: { querystring: UsageQuery }, validatorCompiler: strictValidator() }
+  app.get<{ Querystring: Static<typeof UsageQuery> }>('/v1/usage/records', lists, async ({ caller, query }) =>
+    listUsage(store, caller?.key.subscription ?? '', query, clock()),
+  )
   app.get('/v1/usage', reads, async ({ caller }) =>
     usageBody(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
   )

@@ -1,12 +1,15 @@
 /** The command line of the operator's commands: names, positions and options. Pure. */
 import { parseArgs } from 'node:util'
 import { ConfigError } from '../config/setting-types.ts'
+import { isTime } from '../domain/request-validation.ts'
+import { FORMATS, type Format } from '../maintenance/usage-export.ts'
 
 const DAY_MS = 24 * 3_600_000
 
 /** `write`: changes are made, not only counted. Times are milliseconds. */
 export type CommandLine = { json: boolean } & (
   | { command: 'usage'; tenant: string | null }
+  | { command: 'usage export'; tenant: string | null; since: number; until: number; format: Format }
   | { command: 'tasks stuck'; olderThanMs: number }
   | { command: 'tasks requeue'; tenant: string; id: string; write: boolean }
   | { command: 'trace'; id: string; sinceMs: number | null }
@@ -21,6 +24,7 @@ export const COMMAND_WORDS = ['usage', 'tasks', 'trace', 'reseal', 'purge', 'bac
 
 /** For `--help`. */
 export const COMMANDS_USAGE = `tollgate usage [--tenant <namespace>]                what each plan has used of its windows or its allowance
+tollgate usage export [--format ndjson|csv] [--since <time>] [--until <time>] [--tenant <namespace>]   the usage records of a time range
 tollgate tasks stuck [--older-than <minutes>]        open tasks older than 10 minutes, and what each waits for
 tollgate tasks requeue <namespace> <task> --yes      takes a running task from its worker and queues it again
 tollgate trace <id> [--days <n>]                     the story of a request or a task: holds, attempts, charges, deliveries
@@ -39,11 +43,15 @@ const OPTIONS = {
   days: { type: 'string' },
   'tasks-days': { type: 'string' },
   'events-days': { type: 'string' },
+  format: { type: 'string' },
+  since: { type: 'string' },
+  until: { type: 'string' },
 } as const
 
 /** The options of each command besides `--json`, and its number of words. */
 const SHAPES: Record<CommandLine['command'], { options: readonly string[]; words: number }> = {
   usage: { options: ['tenant'], words: 1 },
+  'usage export': { options: ['tenant', 'format', 'since', 'until'], words: 2 },
   'tasks stuck': { options: ['older-than'], words: 2 },
   'tasks requeue': { options: ['yes'], words: 4 },
   trace: { options: ['days'], words: 2 },
@@ -59,11 +67,16 @@ const FORMS: Record<string, string> = { 'tasks requeue': 'tasks requeue <namespa
 /** As gateways take it. */
 const ID = /^[A-Za-z0-9._-]{1,128}$/
 
+/** Without a time, the beginning of the day. */
+const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z)?$/
+
 /** Reads the arguments of a command. Throws a `ConfigError` with what they may be. */
 export function readCommandLine(args: string[]): CommandLine {
   const refuse = (mayBe: string) => new ConfigError('The command line', args.join(' '), mayBe)
   const { values, positionals } = parsed(args, refuse)
-  const name = (['tasks', 'backup'].includes(positionals[0] ?? '') ? positionals.slice(0, 2) : positionals.slice(0, 1)).join(' ')
+  const name = (
+    ['tasks', 'backup'].includes(positionals[0] ?? '') || positionals[1] === 'export' ? positionals.slice(0, 2) : positionals.slice(0, 1)
+  ).join(' ')
   const shape = Object.hasOwn(SHAPES, name) ? SHAPES[name as CommandLine['command']] : null
   if (!shape) throw refuse(`one of ${Object.keys(SHAPES).join(', ')}`)
   const unknown = Object.keys(values).find((option) => option !== 'json' && !shape.options.includes(option))
@@ -77,9 +90,22 @@ export function readCommandLine(args: string[]): CommandLine {
     if (text.trim() === '' || !Number.isFinite(value) || value < min) throw refuse(`--${option} with a number from ${min}`)
     return value * unitMs
   }
+  const time = (option: 'since' | 'until'): number | null => {
+    const text = values[option]
+    if (text === undefined) return null
+    if (!TIME.test(text) || !isTime(text))
+      throw refuse(`--${option} with a day or a time in UTC, such as 2026-11-01 or 2026-11-01T12:00:00Z`)
+    return Date.parse(text)
+  }
   switch (name as CommandLine['command']) {
     case 'usage':
       return { command: 'usage', json, tenant }
+    case 'usage export': {
+      const { format = 'ndjson' } = values
+      const known = FORMATS.find((one) => one === format)
+      if (!known || json) throw refuse(`usage export with --format ${FORMATS.join(' or ')}`)
+      return { command: 'usage export', json, tenant, since: time('since') ?? 0, until: time('until') ?? Infinity, format: known }
+    }
     case 'tasks stuck':
       return { command: 'tasks stuck', json, olderThanMs: number('older-than', 60_000, 0) ?? 600_000 }
     case 'tasks requeue':

@@ -13,19 +13,21 @@ import { reseal } from '../maintenance/reseal.ts'
 import { requeueTask, stuckTasks } from '../maintenance/stuck-tasks.ts'
 import { traceOf } from '../maintenance/trace.ts'
 import { usageOf } from '../maintenance/usage.ts'
+import { exportUsage } from '../maintenance/usage-export.ts'
 import { readCommandLine, type CommandLine } from './command-line.ts'
 import { backupText, purgeText, requeueText, resealText, storyText, stuckText, usageText } from './command-output.ts'
 import { credentialsOf } from './open-backends.ts'
 import { lock } from './process-lock.ts'
 import { readSealingKeys } from './sealing-keys.ts'
 
-/** What a command prints, and its exit code: 1 when it found something wrong or did not do what it was told. */
+/** What a command prints beside what it has written already, and its exit code: 1 when it found something wrong or did not do what it was told. */
 export type Ran = { output: string; exitCode: 0 | 1 }
 
 type Result = { facts: unknown; text: string; isFine?: boolean }
 
-/** Runs a command on the store of the settings. Throws a `ConfigError` for a wrong command line, and `Unavailable` when the store does not answer. */
-export async function runCommand(config: Config, args: string[], wall: () => number): Promise<Ran> {
+/** Runs a command on the store of the settings. What is long is given to `write` in parts.
+ * Throws a `ConfigError` for a wrong command line, and `Unavailable` when the store does not answer. */
+export async function runCommand(config: Config, args: string[], wall: () => number, print: (part: string) => Promise<void>): Promise<Ran> {
   const line = readCommandLine(args)
   if (line.command === 'derive-keys') {
     const text = formatDerivedKeys(deriveKeys(await readSealingKeys(config.SEALING_KEY_FILE)))
@@ -41,6 +43,10 @@ export async function runCommand(config: Config, args: string[], wall: () => num
         throw new Error(
           "The clock of this machine differs from the store's by more than 5 s, so that nothing was changed: synchronize both by NTP.",
         )
+      if (line.command === 'usage export') {
+        for await (const part of exportUsage(store, { ...line, range: line })) await print(part)
+        return { output: '', exitCode: 0 }
+      }
       const { facts, text, isFine = true } = await resultOf(line, config, store, now)
       return { output: line.json ? `${JSON.stringify(facts)}\n` : text, exitCode: isFine ? 0 : 1 }
     } finally {
@@ -52,7 +58,7 @@ export async function runCommand(config: Config, args: string[], wall: () => num
 }
 
 async function resultOf(
-  line: Exclude<CommandLine, { command: 'derive-keys' }>,
+  line: Exclude<CommandLine, { command: 'derive-keys' | 'usage export' }>,
   config: Config,
   store: Store,
   now: number,

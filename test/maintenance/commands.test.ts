@@ -52,8 +52,8 @@ async function openWorld(t: Test, place: Place): Promise<World | null> {
 
 async function commanded({ env }: World, ...args: string[]): Promise<{ said: unknown; exitCode: number }> {
   const { config } = readConfig(env, undefined, 'inspect')
-  const { output, exitCode } = await runCommand(config, [...args, '--json'], Date.now)
-  const text = (await runCommand(config, args.filter((arg) => arg !== '--yes'), Date.now)).output
+  const { output, exitCode } = await runCommand(config, [...args, '--json'], Date.now, async () => {})
+  const text = (await runCommand(config, args.filter((arg) => arg !== '--yes'), Date.now, async () => {})).output
   if (!text.endsWith('\n') || text.startsWith('{') || text.startsWith('[')) throw new Error(`no text: ${text}`)
   return { said: JSON.parse(output), exitCode }
 }
@@ -202,13 +202,13 @@ t.test('a command with --yes changes nothing while the clock of this machine is 
   const world = await openWorld(t, PLACES[0] as Place)
   if (world === null) return
   const { config } = readConfig(world.env, undefined, 'inspect')
-  await t.rejects(runCommand(config, ['purge', '--tasks-days', '0', '--yes'], () => Date.now() + 10_000), { message: /differs from the store's by more than 5 s, so that nothing was changed/ })
+  await t.rejects(runCommand(config, ['purge', '--tasks-days', '0', '--yes'], () => Date.now() + 10_000, async () => {}), { message: /differs from the store's by more than 5 s, so that nothing was changed/ })
   t.match(await within(world, (store) => store.task('acme', taskId(1))), { state: 'completed' })
 })
 
 t.test('a wrong command line is refused with what it may be', async (t) => {
   const cases: [string, RegExp][] = [
-    ['tasks', /it may be one of usage, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
+    ['tasks', /it may be one of usage, usage export, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
     ['tasks list', /one of usage/],
     ['usage acme', /usage without acme/],
     ['usage --yes', /usage without --yes/],

@@ -25,6 +25,8 @@ export type Real = {
   handles: [Handle, ...Handle[]]
   /** Tears a verb, and waits for writes that it has started. Null where a verb is one transaction. */
   tear: (<T>(verb: () => Promise<T>, tear: Tear) => Promise<T>) | null
+  /** From now on no usage record is lost on its way out of a plan's record. Until then every other insertion fails, as when its process ends before it. */
+  recover(): void
   /** Closes the store and deletes its data. */
   close(): Promise<void>
 }
@@ -46,6 +48,7 @@ async function openFile(): Promise<Real> {
   return {
     handles,
     tear: null,
+    recover() {},
     async close() {
       for (const { store } of handles) await store.close()
       rmSync(folder, { recursive: true })
@@ -58,10 +61,13 @@ async function openDatabase(server: string): Promise<Real> {
   const [base = '', query] = server.split('?')
   const url = `${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`
   const handles: Real['handles'] = [await open(url), await open(url)]
+  const recover = loseInsertions()
   return {
     handles,
     tear,
+    recover,
     async close() {
+      recover()
       for (const { store } of handles) await store.close()
       const client = await new MongoClient(server).connect()
       await client.db(name).dropDatabase()
@@ -75,6 +81,17 @@ async function open(url: string): Promise<Handle> {
   const store = await openStore(url, { wrap: (records) => (found = records) })
   if (!found) throw new Error('the adapter has no records')
   return { store, records: found }
+}
+
+/** Patches the driver; returns the function that ends it. */
+function loseInsertions(): () => void {
+  const { bulkWrite } = Collection.prototype
+  let count = 0
+  Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
+    if (this.collectionName === 'usage_records' && count++ % 2 === 0) throw new MongoNetworkError('the process has ended')
+    return bulkWrite.apply(this, values)
+  }
+  return () => void Object.assign(Collection.prototype, { bulkWrite })
 }
 
 const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const

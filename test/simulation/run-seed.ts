@@ -53,6 +53,7 @@ export async function runSeed(seed: number, { traced = false, server = null }: S
     if (hasWrongClocks(seed)) bootAhead(world, ahead.subscriptions, seed, ahead.work)
     if (world.rng.chance(0.2)) world.boot('operator', (machine) => machine.go('verify', () => verifyConcurrently(world, machine)))
     await runWithFaults(world)
+    real.recover()
     if (holds(world)) await recover(world, recovery)
     if (holds(world)) {
       await world.checker.checkFinal()

@@ -1,0 +1,67 @@
+/** Usage records between the plan's document and their own, where a process ends in between. */
+import { Collection, MongoNetworkError } from 'mongodb'
+import t from 'tap'
+import type { Store } from '../../../src/backends/store/store.ts'
+import { admit, ID, plan, settle, T0 } from '../../contracts/store/acme.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase } from './empty-store.ts'
+
+const ALL = { since: 0, until: Infinity }
+
+async function charge(store: Store, id: string, at: number): Promise<void> {
+  await store.change(ID, admit(id, 5), at)
+  await store.change(ID, settle(id, 5), at)
+}
+
+t.test('MongoDB', async (t) => {
+  const server = await mongodb(t)
+  if (server === null) return
+
+  await t.test('usage records of a process that ended before it inserted them are listed, kept by others, and stored by the sweep', async (t) => {
+    const place = await (await emptyDatabase(t, server)).place(t)
+    const { bulkWrite } = Collection.prototype
+    let isDead = true
+    t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+    Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
+      if (this.collectionName === 'usage_records' && isDead) throw new MongoNetworkError('the process has ended')
+      return bulkWrite.apply(this, values)
+    }
+    const dead = await place.open({ recordsUsage: true, publishesUsage: true })
+    await dead.change(ID, plan(), T0)
+    for (const id of ['a', 'b']) await charge(dead, id, T0 + 1)
+    await dead.close()
+    isDead = false
+    const other = await place.open({ recordsUsage: true, publishesUsage: true })
+    const listed = async () => (await other.usageRecords(ID, ALL, null, 10)).map(({ id }) => id)
+    t.same(await listed(), ['a', 'b'], 'they are in the document of the plan')
+    t.same(await other.unpublishedUsage(10), [])
+    await charge(other, 'c', T0 + 2)
+    t.same(await listed(), ['a', 'b', 'c'], 'the next write of the document keeps them')
+    t.equal(await other.storeOutboxes(T0 + 2, 10), 0, 'a plan that is in use has time')
+    t.equal(await other.storeOutboxes(T0 + 3, 10), 1)
+    t.equal(await other.storeOutboxes(T0 + 3, 10), 0)
+    t.same((await other.unpublishedUsage(10)).map(({ id }) => id).toSorted(), ['a', 'b', 'c'])
+    t.same([await listed(), (await other.subscription(ID))?.coding?.weekly.used], [['a', 'b', 'c'], 15])
+  })
+
+  await t.test('a plan that is always in use does not keep what another process left', async (t) => {
+    const place = await (await emptyDatabase(t, server)).place(t)
+    const { bulkWrite } = Collection.prototype
+    t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+    const dead = await place.open({ recordsUsage: true })
+    await dead.change(ID, plan(), T0)
+    Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
+      if (this.collectionName === 'usage_records') throw new MongoNetworkError('the process has ended')
+      return bulkWrite.apply(this, values)
+    }
+    await charge(dead, 'a', T0)
+    await dead.close()
+    Object.assign(Collection.prototype, { bulkWrite })
+    const other = await place.open({ recordsUsage: true })
+    const outbox = async () => (await other.subscription(ID))?.outbox?.map(({ id }) => id) ?? []
+    await charge(other, 'b', T0 + 5_000)
+    t.ok((await outbox()).includes('a'))
+    for (let n = 0; (await outbox()).includes('a'); n++) await charge(other, `c${n}`, T0 + 10_001 + n)
+    t.ok((await other.usageRecords(ID, ALL, null, 1000)).some(({ id }) => id === 'a'))
+  })
+})
