@@ -25,8 +25,8 @@ import { webhooks } from './webhooks.ts'
 import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, queue, standstill, webhooks, start, images, films, lists, memory, distributed, distributed-tasks,
-                    distributed-webhooks, operator, profile, mcp, dashboard; all but the last six by default
+  --parts a,b       of coding, latency, idle, tasks, queue, standstill, webhooks, start, images, films, lists, memory, distributed, distributed-plan,
+                    distributed-tasks, distributed-webhooks, operator, profile, mcp, dashboard; all but the last seven by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
   --finished n      finished tasks in the store, for lists and for the sweeps of the distributed side (1000000)
@@ -40,7 +40,7 @@ const USAGE = `npm run bench -- [options]
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
 const PARTS: Record<string, Part> = {
-  coding, latency, idle, tasks, queue, standstill, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
+  coding, latency, idle, tasks, queue, standstill, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-plan': distributed('one-plan'), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
 }
 
 const { values } = parseArgs({

@@ -5,6 +5,7 @@ import type { Role } from '../src/config/needed-backends.ts'
 import { openSite, type Site } from '../test/flows/deployment.ts'
 import { distributedCoding } from './distributed/coding.ts'
 import { sweeps } from './distributed/sweeps.ts'
+import { onePlan } from './distributed/one-plan.ts'
 import { distributedTasks } from './distributed/tasks.ts'
 import { distributedWebhooks } from './distributed/webhooks.ts'
 import type { Declared } from './manifests.ts'
@@ -33,7 +34,7 @@ export type Deployment = {
 const LONGEST_KEY_MS = 30_000
 
 type Part = (apart: Distributed, choice: Choice) => Promise<Table | Table[]>
-const PARTS = { coding: distributedCoding, tasks: distributedTasks, webhooks: distributedWebhooks, sweeps }
+const PARTS = { coding: distributedCoding, 'one-plan': onePlan, tasks: distributedTasks, webhooks: distributedWebhooks, sweeps }
 
 /** Measures these parts. Yields nothing where the servers are not installed, and prints a line about it. */
 export const distributed = (...parts: (keyof typeof PARTS)[]) => (stage: Stage, choice: Choice) => measure(stage, choice, parts.length > 0 ? parts.map((part) => PARTS[part]) : Object.values(PARTS))

@@ -56,6 +56,7 @@ const GATEWAY: Board = {
         panel('Overhead of the gateway', 's', 'From the arrival of a request to its upstream, including the wait for concurrency of its plan.', ...quantiles('tollgate_gateway_overhead_seconds')),
         panel('Refusals by full windows', 'reqps', 'Requests that a full token window refused.', perSecond('tollgate_window_refusals_total', 'window')),
         panel('Requests in flight', 'short', 'Admitted and not settled.', { expr: 'sum(tollgate_reservations_open{$of})', legend: 'requests' }),
+        panel('Admitted again', 'ops', 'Sent by a lease before the change of a plan was seen.', perSecond('tollgate_readmissions_total', 'outcome')),
         panel('Reserved tokens', 'short', 'Tokens that the requests in flight reserve.', { expr: 'sum(tollgate_reserved_tokens{$of})', legend: 'tokens' }),
         panel('Estimated over reported tokens', 'percentunit', 'Reservations, and charges without a report, are off by this.', quantile(0.5, 'tollgate_coding_estimate_ratio', ['kind'])),
       ],

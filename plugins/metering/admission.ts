@@ -1,5 +1,6 @@
 /** Admission of a coding request: reserves tokens in both windows, at once where nothing is unusual, or refuses; waits in the queue while other requests block it. */
 import type { FastifyRequest } from 'fastify'
+import { DecidedOtherwise } from '../../src/backends/store/queued-command.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
@@ -47,8 +48,11 @@ const WINDOW = 'window'
 const STORED = Promise.resolve()
 
 export type Admissions = {
-  /** Admits an ordinary request at once; null for any other one, which then takes `admit`. */
-  admitNow(caller: Caller, size: Size): Admission | null
+  /**
+   * Admits an ordinary request at once; null for any other one, which then takes `admit`. Where another process has changed the plan meanwhile, it is admitted again when it is written, as by
+   * `admit`: what is refused then is told to its write, by the error of `refusal`.
+   */
+  admitNow(caller: Caller, size: Size, client: Client, refusal: (answer: Refused) => Error): Admission | null
   /** Returns the admission or the refusal. Throws `Unavailable` when the outcome is unknown: what may have been reserved is released later. */
   admit(caller: Caller, size: Size, client: Client): Promise<Admission | Refused>
 }
@@ -56,14 +60,19 @@ export type Admissions = {
 export function openAdmission(context: AdmissionContext): Admissions {
   const { store, clock, uuid, instance, inFlight, unknown, queue, metrics, refusals } = context
 
-  function admitNow(caller: Caller, size: Size): Admission | null {
+  function admitNow(caller: Caller, size: Size, client: Client, refusal: (answer: Refused) => Error): Admission | null {
     const { subscription, keyId } = caller.key
     if (!queue.isFree({ subscription, causes: [WINDOW, causeOf(keyId)] })) return null
     const id = uuid()
     const write = new AdmissionWrite()
+    let admission: Admission | null = null
+    const lost = (error: unknown): void => {
+      if (admission && error instanceof DecidedOtherwise) void admitAgain(admission, caller, size, client, refusal)
+      else write.lost(error)
+    }
     const admitted = caller.creatingNow((owner, facts) => {
       const command = { op: 'admit', id, instance, ...facts, ...size } as const
-      return store.decideNow<'admit'>(owner, command, clock(), write)
+      return store.decideNow<'admit'>(owner, command, clock(), { stored: () => write.stored(), lost })
     })
     if (admitted?.outcome !== 'admitted') {
       // A command whose write was lost is applied again, and may then reserve what it was refused before.
@@ -71,11 +80,32 @@ export function openAdmission(context: AdmissionContext): Admissions {
       return null
     }
     inFlight.add(id)
-    return { id, subscription, admitted, write }
+    return (admission = { id, subscription, admitted, write })
   }
 
-  async function admit(caller: Caller, size: Size, client: Client): Promise<Admission | Refused> {
-    const id = uuid()
+  async function admitAgain(
+    admission: Admission,
+    caller: Caller,
+    size: Size,
+    client: Client,
+    refusal: (answer: Refused) => Error,
+  ): Promise<void> {
+    const { id, write } = admission
+    try {
+      const again = await admitAs(id, caller, size, client)
+      metrics.admittedAgain('write' in again)
+      if (!('write' in again)) return write.lost(refusal(again))
+      admission.subscription = again.subscription
+      again.write.tell(write)
+    } catch (error) {
+      if (!(error instanceof Unavailable)) metrics.admittedAgain(false)
+      write.lost(error)
+    }
+  }
+
+  const admit = (caller: Caller, size: Size, client: Client) => admitAs(uuid(), caller, size, client)
+
+  async function admitAs(id: string, caller: Caller, size: Size, client: Client): Promise<Admission | Refused> {
     let { subscription, keyId } = caller.key
     let durable = STORED
     const attempt = () =>

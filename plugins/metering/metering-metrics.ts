@@ -4,6 +4,8 @@ import type { Usage } from '../../src/domain/token-windows.ts'
 
 export type MeteringMetrics = {
   refused(outcome: string): void
+  /** A request that was sent by a lease was admitted again, or refused. */
+  admittedAgain(isAdmitted: boolean): void
   open(tokens: number): void
   extended(tokens: number): void
   settled(reserved: number, usage: Usage | null, tenant: string): void
@@ -21,6 +23,13 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
     labelNames: ['window'],
     registers,
   })
+  const again = new Counter({
+    name: 'tollgate_readmissions_total',
+    help: 'Requests that were sent by the lease of a gateway, and decided again because their plan had changed meanwhile.',
+    labelNames: ['outcome'],
+    registers,
+  })
+  for (const outcome of ['admitted', 'refused']) again.inc({ outcome }, 0)
   // Plain numbers, read when they are exported: each request changes both twice.
   let open = 0
   let reserved = 0
@@ -57,6 +66,7 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
       const window = WINDOWS[outcome]
       if (window) refusals.inc({ window })
     },
+    admittedAgain: (isAdmitted) => again.inc({ outcome: isAdmitted ? 'admitted' : 'refused' }),
     open: (amount) => {
       open++
       reserved += amount

@@ -64,7 +64,7 @@ async function metering(app: FastifyInstance): Promise<void> {
       request.reservation = settlements.open(admission, request, reply)
     }
     const size = admits(request)
-    const admission = admissions.admitNow(caller, size)
+    const admission = admissions.admitNow(caller, size, reply.raw, (answer) => notAdmitted(answer, reply, clock()))
     // Fastify takes a promise as well.
     if (!admission) return admitted(admissions.admit(caller, size, reply.raw), reply).then(reserve)
     reserve(admission)

@@ -94,7 +94,17 @@ async function openAll(
   const unguarded = keep(
     await open(
       'store',
-      () => openStore(STORE_URL, { retried, storeTime, healed, failing, threads: true, isSole: !isDistributed(config), ...usage }),
+      () =>
+        openStore(STORE_URL, {
+          retried,
+          storeTime,
+          healed,
+          failing,
+          threads: true,
+          isSole: !isDistributed(config),
+          leases: config.PLAN_LEASES,
+          ...usage,
+        }),
       STORE_URL,
     ),
   )

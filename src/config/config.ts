@@ -102,6 +102,11 @@ export const SETTINGS = {
     'Origins of web pages that may call /v1 from a browser; * for any. A page that holds an API key shows it to its user.',
   ),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
+  PLAN_LEASES: setting(
+    'true',
+    flag,
+    'Over MongoDB: gateways admit the requests of a busy coding plan by leases on its windows, and write many at once. No answer leaves before its admission is stored; false: no request does.',
+  ),
   BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', {
     orFile: true,
     secret: 'password',

@@ -51,7 +51,7 @@ t.test('after a refusal whose write was lost, the record is read again: what was
     queue: { isFree: () => true },
   } as never)
   const caller = { key: { subscription: 'acme/coder', keyId: 'k' }, creatingNow: (run: (owner: string, facts: object) => unknown) => run('acme/coder', {}) }
-  for (let i = 0; i < 2; i++) t.equal(admitNow(caller as never, { promptBytes: 1, maxOutputTokens: null }), null)
+  for (let i = 0; i < 2; i++) t.equal(admitNow(caller as never, { promptBytes: 1, maxOutputTokens: null }, {} as never, () => failure), null)
   writes[0]?.stored()
   t.same(read, [])
   writes[1]?.lost(failure)

@@ -35,8 +35,8 @@ export const DISPATCH_BUGS: Listed[] = [
   {
     name: 'a command that is called during a write is applied to what is being written',
     file: COMMIT, within: 600,
-    from: 'const record = current(queue, shared)',
-    to: 'const record = current(queue, shared) && new CurrentRecord(id, queue.stored ?? null)',
+    from: 'isSole ? current(queue, shared)',
+    to: 'isSole ? current(queue, shared) && new CurrentRecord(id, queue.stored ?? null)',
   },
   {
     name: 'a process that starts alone keeps what the last one reserved',

@@ -1,6 +1,7 @@
 import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
 import { DISPATCH_BUGS } from './bugs-dispatch.ts'
 import { CODING_PLAN_BUGS, PLAN_BUGS } from './bugs-plans.ts'
+import { LEASE_BUGS } from './bugs-leases.ts'
 import { JOB_BUGS } from './bugs-jobs.ts'
 import { QUEUE_BUGS } from './bugs-queue.ts'
 import { USAGE_BUGS } from './bugs-usage.ts'
@@ -438,6 +439,6 @@ const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...d
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
-  ...[...codingBugs, ...CODING_PLAN_BUGS, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
+  ...[...codingBugs, ...CODING_PLAN_BUGS, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS, ...LEASE_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
   ...USAGE_BUGS,
 ]

@@ -17,6 +17,8 @@ export type FaultyOptions = {
   retryForMs: number
   /** Nobody else writes the store. */
   isSole: boolean
+  /** The process takes leases. */
+  leases: boolean
   storeTime: () => number | null
   /** Called with every verb that writes, when the process calls it. */
   called: (verb: string) => void
@@ -32,7 +34,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
     recordsUsage: true,
     clock: scheduler.now,
     pause: (ms) => scheduler.sleep(process, ms).done,
-    wrap: (records) => stepping(records, queues, scheduler, called, wrote),
+    wrap: (records) => stepping(records, queues, scheduler, called, wrote, options.leases),
   })
 
   /** A command that is pending until its answer is written. */
@@ -89,7 +91,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
 }
 
 /** Every read and write of the queues is a step, with the commands that it may contain. */
-function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler, called: FaultyOptions['called'], wrote: FaultyOptions['wrote']): VersionedRecords {
+function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler, called: FaultyOptions['called'], wrote: FaultyOptions['wrote'], leases: boolean): VersionedRecords {
   const pendingOf = (id: string) => [...actor.process.pending].filter(({ subscription }) => subscription === id)
   const named = (verb: string, commands: PendingCommand[]) => `${verb} ${[...new Set(commands.map(({ command }) => command.op))].join(' ')}`
   const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject' | 'since'> => {
@@ -107,7 +109,8 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
       try {
         return (outcome = await scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, expected) }))
       } finally {
-        wrote(outcome === 'replaced')
+        // A conflict does not end a lease.
+        wrote(outcome === 'replaced' || (leases && outcome === 'conflict'))
       }
     },
   }

@@ -42,6 +42,8 @@ export type World = {
   busyRecord: string | null
   /** One process at a time writes the store, as the program does that serves everything over SQLite. */
   isSole: boolean
+  /** Gateways take leases on the plan. */
+  leases: boolean
   /** Runs of engines begin jobs at a provider, which bills what it has begun. */
   hasProvider: boolean
   machines: Machine[]
@@ -65,9 +67,9 @@ const MAX_STALL_MS = 1_500
 
 export class Crashed extends Error {}
 
-export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; isSole: boolean; trace: ((line: string) => void) | null }
+export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; isSole: boolean; leases: boolean; trace: ((line: string) => void) | null }
 
-export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldOptions): World {
+export function openWorld({ seed, start, scenario, real, isSole, leases, trace }: WorldOptions): World {
   const rng = rngOf(seed)
   const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
   const wrongClocks = hasWrongClocks(seed)
@@ -133,7 +135,7 @@ export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldO
     const storeTime = () => (heals ? (measured?.writeTime() ?? clock()) : null)
     // Recovery outlasts a conflict with a thawed process, but does not spend the steps of the scenario on a record that stays busy.
     const retryForMs = process.name === 'recovery' ? 300 : world.recovering ? 5_000 : rng.pick([0, 300, 5_000])
-    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, isSole, storeTime, called: (verb) => called(process, verb), wrote: (succeeded) => world.checker.bills.wrote(process, succeeded) })
+    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, isSole, leases, storeTime, called: (verb) => called(process, verb), wrote: (succeeded) => world.checker.bills.wrote(process, succeeded) })
     const open = (actor: Actor) => (measured ? measured.guard(faulty(actor)) : faulty(actor))
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)
@@ -184,6 +186,7 @@ export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldO
     recovering: false,
     busyRecord: null,
     isSole,
+    leases,
     hasProvider: seed % 8 === 5,
     machines: [],
     reconcile: async () => {},

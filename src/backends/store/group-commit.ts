@@ -4,45 +4,18 @@
  * queued commands are applied in order and written once, and each caller is answered after the write. A process that has written for a while pauses for the
  * others, which would otherwise find the record changed after each read.
  * A process that writes the records alone has the current one in memory: it applies each command when it is called, also while it writes what came before,
- * as long as the store stores what it is given (`write-mode.ts`).
+ * as long as the store stores what it is given (`write-mode.ts`). One that shares the store may do so with what its lease on a record covers (`record-lease.ts`).
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Busy, Unavailable } from '../../domain/errors.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import { CurrentRecord } from '../../domain/subscription/current-record.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
+import type { ChangeOptions, Retry } from './change-options.ts'
 import { AppliedCommand, changing, deciding, type Call, type Decided, type QueuedCommand, type Write } from './queued-command.ts'
+import { asDecided, RecordLease } from './record-lease.ts'
 import type { VersionedRecords } from './versioned-records.ts'
 import { openWriteMode, type WriteMode } from './write-mode.ts'
-
-/** Why a change is retried: another process wrote first, or the outcome of a read or a write is unknown. */
-export type Retry = 'conflict' | 'unavailable'
-
-export type ChangeOptions = {
-  /** Called at every retry, for a metric. */
-  retried?: (reason: Retry) => void
-  /**
-   * The store's time now, epoch milliseconds; null while it is unknown; throws `Unavailable` while nothing may be written. A record whose
-   * time lies ahead of it is healed by the next command.
-   */
-  storeTime?: () => number | null
-  /** Called after a record was healed. */
-  healed?: (id: string, aheadMs: number) => void
-  /** Called with the reason when writes of records begin to fail, and with null when one succeeds again. */
-  failing?: (reason: unknown) => void
-  /** Nobody else writes the records, so that those in memory are the current ones. */
-  isSole?: boolean
-  /** A usage record is made with each charge. */
-  recordsUsage?: boolean
-  /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
-  retryForMs?: number
-  /** Monotonic milliseconds, for `retryForMs` alone. */
-  clock?: () => number
-  /** Waits between two attempts, milliseconds. */
-  pause?: (ms: number) => Promise<unknown>
-  /** Wraps the adapter: the simulation injects faults here. */
-  wrap?: (records: VersionedRecords) => VersionedRecords
-}
 
 export type Changes = {
   /** As `Store.change`. */
@@ -60,8 +33,10 @@ type Queue = {
   queued: QueuedCommand[]
   /** The record that is stored, as of the last attempt; undefined when it is unknown. */
   stored: Subscription | null | undefined
-  /** The record after all queued commands, which were answered when they were called; undefined while they wait for their write. Only with `isSole`. */
+  /** The record after all queued commands, which were answered when they were called; undefined while they wait for their write. Only with `isSole` or a lease. */
   ahead: CurrentRecord | undefined
+  /** Null where this process takes none. Then `ahead` has what it covers. */
+  lease: RecordLease | null
   drained: Promise<void>
 }
 
@@ -86,6 +61,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     storeTime = () => null,
     isSole = false,
     recordsUsage = false,
+    leases = false,
     retryForMs = RETRY_FOR_MS,
     clock = () => performance.now(),
     pause = pauseFor,
@@ -96,6 +72,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     storeTime,
     isSole,
     recordsUsage,
+    leases: leases && !isSole,
     retryForMs,
     clock,
     pause,
@@ -122,19 +99,27 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   }
 
   function decideNow<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number, write: Write): Answer<N> | null {
-    if (!isSole || shared.closing) return null
-    const queue = queueOf(id)
-    const record = current(queue, shared)
+    if (shared.closing) return null
+    const queue = isSole ? queueOf(id) : queues.get(id)
+    const record = queue && (isSole ? current(queue, shared) : queue.lease?.isHeld() ? queue.ahead : undefined)
     if (!record) return null
-    const applied = new AppliedCommand<N>(record, callOf(command, now), write)
-    queue.queued.push(applied)
-    return applied.answer
+    const answer = isSole ? record.apply<N>(command, now) : record.applyByLease<N>(command, now)
+    if (answer === null) return null
+    const decided = isSole ? command : asDecided(command, answer)
+    push(queue, new AppliedCommand<N>(answer, callOf(decided, now), write), false)
+    return answer
+  }
+
+  function push({ queued, lease }: Queue, one: QueuedCommand, isUrgent: boolean): void {
+    queued.push(one)
+    lease?.queued(isUrgent)
   }
 
   function enqueue(id: string, one: QueuedCommand): void {
     if (shared.closing) return one.fail(new Unavailable('store', new Error('the store is closed')))
     const queue = queueOf(id)
-    queue.queued.push(one)
+    push(queue, one, true)
+    if (!isSole) return
     queue.ahead = current(queue, shared)
     if (!queue.ahead) return
     one.apply(queue.ahead)
@@ -145,13 +130,9 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     const open = queues.get(id)
     if (open) return open
     const stored = shared.records.known?.(id)
-    const queue: Queue = {
-      id,
-      queued: [],
-      stored,
-      ahead: stored && new CurrentRecord(id, stored, shared.recordsUsage),
-      drained: Promise.resolve(),
-    }
+    const lease = shared.leases ? new RecordLease(clock) : null
+    const ahead = stored && new CurrentRecord(id, stored, shared.recordsUsage)
+    const queue: Queue = { id, queued: [], stored, ahead, lease, drained: Promise.resolve() }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -159,6 +140,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
 
   async function close(): Promise<void> {
     shared.closing = true
+    for (const { lease } of queues.values()) lease?.end()
     await Promise.all([...queues.values()].map((queue) => queue.drained))
   }
 
@@ -169,7 +151,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
 function current({ ahead }: Queue, { storeTime, mode }: Shared): CurrentRecord | undefined {
   if (!ahead || !mode.isAhead()) return undefined
   try {
-    return healed(ahead, storeTime())
+    return ahead.heal(storeTime())
   } catch {
     // Nothing may be written now: the attempt throws it again.
     return undefined
@@ -181,7 +163,9 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
   let busyUntil = shared.clock() + MAX_BUSY_MS
   /** Consecutive attempts with an unknown outcome. */
   let failures = 0
-  while (queue.queued.length > 0) {
+  for (;;) {
+    if (await queue.lease?.rest(shared.pause)) busyUntil = shared.clock() + MAX_BUSY_MS
+    if (queue.queued.length === 0) break
     const batch = queue.queued.splice(0, shared.isSole ? Infinity : MAX_BATCH)
     const attemptSince = shared.clock()
     try {
@@ -192,7 +176,7 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
         retry(queue, shared, batch, 'conflict', new Busy('store', new Error('too many conflicts')))
         // Other processes write this record: pause for them after the next write.
         busyUntil = now
-      } else if (!shared.isSole && queue.queued.length > 0 && now >= busyUntil) {
+      } else if (!shared.isSole && !queue.lease?.isShared() && queue.queued.length > 0 && now >= busyUntil) {
         await yieldToOthers(queue, shared, now - attemptSince)
         busyUntil = shared.clock() + MAX_BUSY_MS
       }
@@ -217,16 +201,17 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  */
 async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
   const { records, storeTime, isSole, mode, recordsUsage } = shared
-  const { stored } = queue
+  const { stored, lease } = queue
   let base = stored === undefined ? await refresh(records, queue.id, null) : stored
   // With those that were called during the read.
   if (isSole && queue.ahead === undefined) batch.push(...queue.queued.splice(0))
-  const opened = (record: Subscription | null) => healed(new CurrentRecord(queue.id, record, recordsUsage), storeTime())
-  let applied = queue.ahead ?? applyAll(batch, opened(base))
+  const opened = (record: Subscription | null) => new CurrentRecord(queue.id, record, recordsUsage).heal(storeTime())
+  let applied = (isSole ? queue.ahead : undefined) ?? applyAll(batch, opened(base))
   if (!isSole && applied.record() === base && stored !== undefined) {
     const found = await refresh(records, queue.id, base)
     if (found !== base) applied = applyAll(batch, opened((base = found)))
   }
+  const leased = lease ? renew(queue, lease, applied, batch, base) : undefined
   queue.stored = base
   const unstored = base?.outbox ? records.unstored(base.outbox) : []
   const next = applied.record() === base ? null : applied.withVersion((base?.version ?? 0) + 1, unstored)
@@ -235,8 +220,32 @@ async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Pr
     for (const one of batch) one.decided()
   }
   if (next && (await write(queue, shared, base, next)) === 'conflict') return 'conflict'
+  if (lease) queue.ahead = leased
+  // It is read before the next write, which would mostly find that another gateway has written it.
+  if (lease?.isShared()) queue.stored = undefined
   for (const one of batch) one.written()
   return 'done'
+}
+
+/**
+ * Applies what the lease has covered meanwhile as well, and renews it with what is written. Commands that are called from now on are applied to the record after this attempt, under a first
+ * lease once it is written. Returns the record with the lease.
+ */
+function renew(
+  queue: Queue,
+  lease: RecordLease,
+  applied: CurrentRecord,
+  batch: QueuedCommand[],
+  base: Subscription | null,
+): CurrentRecord | undefined {
+  const meanwhile = queue.queued.splice(0)
+  batch.push(...meanwhile)
+  applyAll(meanwhile, applied)
+  lease.taken()
+  const isHeld = applied.record() === base ? queue.ahead !== undefined : lease.renew(applied, batch)
+  const leased = isHeld ? applied : undefined
+  queue.ahead &&= leased
+  return leased
 }
 
 async function refresh(records: VersionedRecords, id: string, cached: Subscription | null): Promise<Subscription | null> {
@@ -258,12 +267,6 @@ async function write(
   return 'done'
 }
 
-/** `now` is the store's time, read after the record; null while it is unknown. */
-function healed(record: CurrentRecord, now: number | null): CurrentRecord {
-  if (now !== null) record.heal(now)
-  return record
-}
-
 function applyAll(batch: QueuedCommand[], record: CurrentRecord): CurrentRecord {
   for (const one of batch) one.apply(record)
   return record
@@ -281,6 +284,7 @@ function retry(queue: Queue, shared: Shared, batch: QueuedCommand[], reason: Ret
   // Commands queued behind the batch have waited for this attempt as well.
   const late = [...batch.filter((one) => !isRetried(one)), ...queue.queued.filter((one) => !isInTime(one))]
   queue.queued = [...batch.filter(isRetried), ...queue.queued.filter(isInTime)]
+  if (queue.queued.length > 0) queue.lease?.queued(true)
   fail(queue, late, cause)
 }
 

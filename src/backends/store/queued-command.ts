@@ -23,6 +23,7 @@ export type QueuedCommand = {
   fail(error: unknown): void
   /** On the clock of the queues. */
   deadline: number
+  readonly command: Command
 }
 
 type CommandOf<N extends CommandName> = Extract<Command, { op: N }>
@@ -34,7 +35,7 @@ export type Call<N extends CommandName> = { command: CommandOf<N>; now: number; 
 export function changing<N extends CommandName>(call: Call<N>): { queued: QueuedCommand; answer: Promise<Answer<N>> } {
   const { promise: answer, resolve, reject } = Promise.withResolvers<Answer<N>>()
   const { apply, outcome } = applying<N>(call)
-  return { answer, queued: { apply, decided: () => {}, written: () => outcome(resolve, reject), fail: reject, deadline: call.deadline } }
+  return { answer, queued: { ...call, apply, decided: () => {}, written: () => outcome(resolve, reject), fail: reject } }
 }
 
 /** A command that is answered once its answer is known. */
@@ -48,7 +49,7 @@ export function deciding<N extends CommandName>(call: Call<N>): { queued: Queued
   const written = (answer: Answer<N>): void => {
     give(answer)
     if (answer.outcome === given?.outcome) durable.resolve()
-    else durable.reject(writeLost())
+    else durable.reject(new DecidedOtherwise())
   }
   const fail = (error: unknown): void => {
     reject(error)
@@ -56,7 +57,7 @@ export function deciding<N extends CommandName>(call: Call<N>): { queued: Queued
   }
   return {
     answer: promise,
-    queued: { apply, decided: () => outcome(give, reject), written: () => outcome(written, fail), fail, deadline: call.deadline },
+    queued: { ...call, apply, decided: () => outcome(give, reject), written: () => outcome(written, fail), fail },
   }
 }
 
@@ -64,22 +65,23 @@ export function deciding<N extends CommandName>(call: Call<N>): { queued: Queued
 export class AppliedCommand<N extends CommandName> implements QueuedCommand {
   readonly answer: Answer<N>
   readonly deadline: number
-  readonly #call: Call<N>
+  readonly command: CommandOf<N>
+  readonly #now: number
   readonly #write: Write
   /** After a failed write. */
   #again: Answer<N> | { error: unknown } | null = null
 
-  /** Throws what the command throws. */
-  constructor(record: CurrentRecord, call: Call<N>, write: Write) {
-    this.answer = record.apply<N>(call.command, call.now)
+  constructor(answer: Answer<N>, call: Call<N>, write: Write) {
+    this.answer = answer
     this.deadline = call.deadline
-    this.#call = call
+    this.command = call.command
+    this.#now = call.now
     this.#write = write
   }
 
   apply(record: CurrentRecord): void {
     try {
-      this.#again = record.apply<N>(this.#call.command, this.#call.now)
+      this.#again = record.apply<N>(this.command, this.#now)
     } catch (error) {
       this.#again = { error }
     }
@@ -90,7 +92,7 @@ export class AppliedCommand<N extends CommandName> implements QueuedCommand {
   written(): void {
     const again = this.#again
     if (again === null || ('outcome' in again && again.outcome === this.answer.outcome)) tell(() => this.#write.stored())
-    else this.fail('error' in again ? again.error : writeLost())
+    else this.fail('error' in again ? again.error : new DecidedOtherwise())
   }
 
   fail(error: unknown): void {
@@ -109,9 +111,11 @@ function tell(call: () => void): void {
   }
 }
 
-/** The write of a given answer failed, and the record that was read then led to another one. */
-function writeLost(): Unavailable {
-  return new Unavailable('store', new Error('the write of an answer was lost'))
+/** An answer was given before its write, and the record that the write found led to another one. */
+export class DecidedOtherwise extends Unavailable {
+  constructor() {
+    super('store', new Error('the write of an answer was lost'))
+  }
 }
 
 function applying<N extends CommandName>({ command, now }: Call<N>) {

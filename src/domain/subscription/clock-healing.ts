@@ -123,8 +123,9 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
       },
     ]
   })
+  const { leases: _lapsed, ...kept } = account
   return {
-    ...account,
+    ...kept,
     session: session && start !== null ? { ...session, start, end: start + session.end - session.start } : null,
     weekly: { n, start: weekStart, used },
     usage,

@@ -6,7 +6,7 @@ import type { CodingTerms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'
 import type { UsageRecord } from '../usage-records.ts'
-import type { CodingAccount, Reservation, Subscription } from './subscription.ts'
+import type { CodingAccount, Lease, Reservation, Subscription } from './subscription.ts'
 
 export class CodingLedger {
   /** What it was opened from, or was written last: its plan and version are as they are there. */
@@ -24,6 +24,8 @@ export class CodingLedger {
   readonly keys: CodingAccount['keys']
   readonly #account: CodingAccount
   readonly #reservations = new Map<string, Reservation>()
+  /** Null without any, as where one process writes the store alone. */
+  #leases: Map<string, Lease> | null
   #inSession = 0
   #inWeek = 0
   readonly #inWeekByKey = new Map<string, number>()
@@ -45,6 +47,7 @@ export class CodingLedger {
     this.usage = { ...account.usage }
     this.keys = { ...account.keys }
     this.#account = account
+    this.#leases = account.leases ? new Map(Object.entries(account.leases)) : null
     for (const id in account.reservations) this.#add(id, account.reservations[id] as Reservation)
   }
 
@@ -69,6 +72,41 @@ export class CodingLedger {
       weekly: this.#inWeek,
       key: this.#inWeekByKey.get(keyId) ?? 0,
     }
+  }
+
+  /** The lease of a gateway that runs at `now`. */
+  lease(instance: string, now: number): Lease | undefined {
+    const lease = this.#leases?.get(instance)
+    return lease && lease.until > now ? lease : undefined
+  }
+
+  /** What other gateways have leased at `now`: of the windows, of requests, and of a key. */
+  leasedBesides(instance: string, keyId: string | null, now: number): { tokens: number; requests: number; key: number } {
+    const sums = { tokens: 0, requests: 0, key: 0 }
+    if (this.#leases === null) return sums
+    for (const [owner, { until, tokens, requests, keys }] of this.#leases) {
+      if (owner === instance || until <= now) continue
+      sums.tokens += tokens
+      sums.requests += requests
+      if (keyId !== null) sums.key += keys[keyId] ?? 0
+    }
+    return sums
+  }
+
+  /** Replaces the lease of a gateway, and drops those that have lapsed at `now`. */
+  setLease(instance: string, lease: Lease | null, now: number): void {
+    const leases = new Map([...(this.#leases ?? [])].filter(([owner, { until }]) => owner !== instance && until > now))
+    if (lease) leases.set(instance, lease)
+    this.#leases = leases.size > 0 ? leases : null
+    this.isChanged = true
+  }
+
+  /** Takes an admission out of the lease of its gateway, in memory: the write of the admission replaces the lease. */
+  draw({ instance, keyId, tokens }: Reservation): void {
+    const lease = this.#leases?.get(instance)
+    if (!lease) return
+    const keys = keyId in lease.keys ? { ...lease.keys, [keyId]: (lease.keys[keyId] ?? 0) - tokens } : lease.keys
+    this.#leases?.set(instance, { ...lease, tokens: lease.tokens - tokens, requests: lease.requests - 1, keys })
   }
 
   /** A new reservation comes last; one that grows keeps its place. */
@@ -98,7 +136,9 @@ export class CodingLedger {
     const reservations = Object.create(null) as Record<string, Reservation>
     for (const [id, reservation] of this.#reservations) reservations[id] = reservation
     const { rate, session, weekly, learned } = this
-    const account = { ...this.#account, session, weekly, usage: { ...this.usage }, keys: { ...this.keys }, reservations, ...learned }
+    const { leases: _before, ...kept } = this.#account
+    const leases = this.#leases && { leases: Object.fromEntries(this.#leases) }
+    const account = { ...kept, ...leases, session, weekly, usage: { ...this.usage }, keys: { ...this.keys }, reservations, ...learned }
     return { ...this.record, at, rate, coding: account }
   }
 

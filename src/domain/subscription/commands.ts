@@ -4,7 +4,7 @@ import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { ReadyTask } from './ready-tasks.ts'
 import type { RefusedDay } from './refusals.ts'
-import type { InactiveReason, Subscription } from './subscription.ts'
+import type { InactiveReason, Lease, Subscription } from './subscription.ts'
 
 /** Facts about the API key of a creating command: id, cap, and the version at which they were read. */
 export type KeyFacts = {
@@ -61,6 +61,8 @@ export type Commands = {
       promptBytes: number
       /** The client's limit of output tokens; null without one. */
       maxOutputTokens: number | null
+      /** The estimate, where the request was admitted by a lease. */
+      tokens?: number
     }
     out:
       | Stale
@@ -88,6 +90,9 @@ export type Commands = {
     out: { outcome: 'settled'; charged: number } | { outcome: 'already' }
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
+
+  /** Replaces the lease of a gateway by one of at most what is `wanted`, which is nothing where it gives it back. */
+  lease: { in: { instance: string; wanted: WantedLease; forMs: number }; out: { outcome: 'leased'; lease: Lease } | { outcome: 'none' } }
 
   /** Adds refused requests to the day, by reason and by key; `id` is that of the count. `none`: the plan has no coding account. */
   countRefusals: {
@@ -120,6 +125,9 @@ export type Commands = {
   }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
+
+/** Keys with a cap come with it. */
+export type WantedLease = { tokens: number; requests: number; keys: Record<string, { tokens: number; cap: number }> }
 
 /** Other reservations leave fewer tokens than a request `needs`: of a window, or of its key's cap, which goes first. */
 export type Shortage = { of: 'window' | 'key'; needs: number; left: number }

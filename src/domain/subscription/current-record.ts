@@ -5,7 +5,7 @@ import type { Answer, Command, CommandName } from './commands.ts'
 import { reduce } from './reducer.ts'
 import type { Subscription } from './subscription.ts'
 import type { UsageRecord } from '../usage-records.ts'
-import { applyToLedger, isCoding } from './token-reservations.ts'
+import { applyByLease, applyToLedger, isCoding } from './token-reservations.ts'
 
 export class CurrentRecord {
   readonly #id: string
@@ -36,19 +36,26 @@ export class CurrentRecord {
     }
     ledger.isChanged = false
     const answer = applyToLedger(ledger, command, at)
-    if (ledger.isChanged) {
-      this.#ledger = ledger
-      this.#record = undefined
-      this.#at = at
-    }
+    if (ledger.isChanged) this.#changed(ledger, at)
     return answer
   }
 
-  /** Takes back a time that lies ahead of the store's, `now`. */
-  heal(now: number): void {
-    if (aheadMs({ at: this.#at }, now) === 0) return
-    const record = this.record()
-    if (record) this.#replace(heal(record, now))
+  /** Applies a command that a lease of its gateway covers; null where none does, and nothing is changed. */
+  applyByLease<N extends CommandName>(command: Extract<Command, { op: N }>, now: number): Answer<N> | null
+  applyByLease(command: Command, now: number): Answer<CommandName> | null {
+    if (command.op !== 'admit' && command.op !== 'settle') return null
+    const at = Math.max(now, this.#at)
+    const ledger = this.#ledgerAt(at)
+    const answer = ledger && applyByLease(ledger, command, at)
+    if (ledger && answer) this.#changed(ledger, at)
+    return answer
+  }
+
+  /** Takes back a time that lies ahead of the store's, `now`, which is read after the record; null while it is unknown. */
+  heal(now: number | null): this {
+    const record = now === null || aheadMs({ at: this.#at }, now) === 0 ? null : this.record()
+    if (now !== null && record) this.#replace(heal(record, now))
+    return this
   }
 
   /** The record as it is now; the same object as before where no command has changed it. */
@@ -69,6 +76,12 @@ export class CurrentRecord {
   /** A window that has ended stays as it is until a command changes something. */
   #ledgerAt(at: number): CodingLedger | null {
     return this.#ledger?.isOver(at) === false ? this.#ledger : CodingLedger.open(this.record(), at, this.#made)
+  }
+
+  #changed(ledger: CodingLedger, at: number): void {
+    this.#ledger = ledger
+    this.#record = undefined
+    this.#at = at
   }
 
   #replace(record: Subscription | null): void {

@@ -59,6 +59,7 @@ function dispatch(
     case 'extend':
     case 'settle':
     case 'expire':
+    case 'lease':
       return reduceCoding(record, command, now, made)
     case 'countRefusals':
       return countRefusals(record, command, now)

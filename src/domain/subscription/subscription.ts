@@ -101,6 +101,21 @@ export type Reservation = {
   at: number
 }
 
+/**
+ * What one gateway may admit before it writes the record again: nobody else takes it until then. Admissions of the gateway itself take it without a change here, since each of its
+ * writes renews it.
+ */
+export type Lease = {
+  /** Afterwards nobody heeds it. */
+  until: number
+  /** Of the session and of the week. */
+  tokens: number
+  /** Of those that may be in flight, and of the rate. */
+  requests: number
+  /** Tokens of keys with a cap. */
+  keys: Record<string, number>
+}
+
 /** `isRecorded`: as in `DayUsage`. */
 export type CodingDay = { requests: number; input: number; cachedInput: number; output: number; charged: number; isRecorded?: true }
 
@@ -110,6 +125,8 @@ export type CodingAccount = {
   /** By UTC day, the newest 35. */
   usage: Record<string, CodingDay>
   reservations: Record<string, Reservation>
+  /** By gateway process. Absent without any. */
+  leases?: Record<string, Lease>
   /** Tokens used and requests refused in a week; `refused` is absent when none was. */
   keys: Record<string, { week: number; used: number; refused?: number }>
   /** Refused requests by UTC day, the newest 35 that have some, and the ids of the last counts. Absent before the first. */

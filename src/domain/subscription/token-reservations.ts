@@ -15,6 +15,7 @@ import {
 import type { CodingLedger } from './coding-ledger.ts'
 import type { Answer, Command, Shortage } from './commands.ts'
 import { dayOf, newestDays } from './days.ts'
+import { renewLease } from './leases.ts'
 import { inactiveReason, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
@@ -22,11 +23,12 @@ type In<N extends Command['op']> = Extract<Command, { op: N }>
 const NO_USAGE: CodingDay = { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
 
 /** The commands that change a coding account alone. */
-export type CodingCommand = In<'admit' | 'extend' | 'settle' | 'expire'>
+export type CodingCommand = In<'admit' | 'extend' | 'settle' | 'expire' | 'lease'>
 
 /** Whether it is one of these. */
 export function isCoding(command: Command): command is CodingCommand {
-  return command.op === 'admit' || command.op === 'settle' || command.op === 'extend' || command.op === 'expire'
+  const { op } = command
+  return op === 'admit' || op === 'settle' || op === 'extend' || op === 'expire' || op === 'lease'
 }
 
 /** Applies a command at `now` in place. */
@@ -40,12 +42,35 @@ export function applyToLedger(ledger: CodingLedger, command: CodingCommand, now:
       return settle(ledger, command, now)
     case 'expire':
       return expire(ledger, command, now)
+    case 'lease':
+      return renewLease(ledger, command, now, (keyId) => keyUsed(ledger, keyId))
   }
+}
+
+/**
+ * Applies a command of a gateway whose lease covers it, to a record in memory that may not be the current one; null where none does, and nothing is changed. When it is written it is
+ * applied again by `applyToLedger`, with the `tokens` that the answer has reserved.
+ */
+export function applyByLease(ledger: CodingLedger, command: In<'admit' | 'settle'>, now: number): Answer<'admit' | 'settle'> | null {
+  if (command.op === 'settle') {
+    const reservation = ledger.reservation(command.id)
+    return reservation && ledger.lease(reservation.instance, now) ? settle(ledger, command, now) : null
+  }
+  const lease = ledger.lease(command.instance, now)
+  if (!lease || !ledger.terms || lease.requests < 1) return null
+  const tokens = estimateOf(ledger, ledger.terms, command)
+  if (tokens > lease.tokens || (command.keyCap !== null && tokens > (lease.keys[command.keyId] ?? 0))) return null
+  const answer = admit(ledger, command, now)
+  const reservation = ledger.reservation(command.id)
+  if (answer.outcome !== 'admitted' || !reservation) return null
+  ledger.draw(reservation)
+  return answer
 }
 
 /** The answer for a record without a coding account. */
 export function withoutAccount(record: Subscription | null, command: CodingCommand, now: number): Answer<CodingCommand['op']> {
   if (command.op === 'extend') return { outcome: 'gone' }
+  if (command.op === 'lease') return { outcome: 'none' }
   if (command.op !== 'admit') return { outcome: 'already' }
   if (record && command.keysVersion !== record.keysVersion) return { outcome: 'stale', keysVersion: record.keysVersion }
   return { outcome: 'inactive', reason: inactiveReason(record, now) ?? 'PlanNotActive' }
@@ -60,10 +85,11 @@ function admit(ledger: CodingLedger, input: In<'admit'>, now: number): Answer<'a
   const known = ledger.reservation(input.id)
   if (known) return admitted(ledger, terms, known, input)
 
-  const rate = takeOne(ledger.rate, record.terms.requestsPerMinute, now)
+  const leased = ledger.leasedBesides(input.instance, input.keyId, now)
+  const rate = takeOne(ledger.rate, record.terms.requestsPerMinute, now, leased.requests)
   if (!rate.allowed) return { outcome: 'rate', retryAfterMs: rate.retryAfterMs }
   const reserved = ledger.reserved(input.keyId)
-  const tokens = grant(ledger, terms, input, reserved)
+  const tokens = grant(ledger, terms, input, reserved, leased)
   if (typeof tokens !== 'number') return { ...tokens, windows: windowsOf(ledger, terms, reserved) }
 
   ledger.rate = rate.rate
@@ -114,25 +140,29 @@ function grant(
   terms: CodingTerms,
   input: In<'admit'>,
   reserved: Reserved,
+  leased: { tokens: number; requests: number; key: number },
 ): number | { outcome: NonNullable<ReturnType<typeof fullness>> | 'concurrency' } | ({ outcome: 'reserved' } & Shortage) {
   const full = fullness(ledger, terms, input)
   if (full) return { outcome: full }
-  if (reserved.count >= terms.maxConcurrentRequests) return { outcome: 'concurrency' }
-  const rooms: { of: Shortage['of']; left: number; taken: number }[] = [
-    { of: 'window', left: terms.sessionTokens - (ledger.session?.used ?? 0) - reserved.session, taken: reserved.session },
-    { of: 'window', left: terms.weeklyTokens - ledger.weekly.used - reserved.weekly, taken: reserved.weekly },
+  if (reserved.count + leased.requests >= terms.maxConcurrentRequests) return { outcome: 'concurrency' }
+  const rooms = [
+    roomOf('window', terms.sessionTokens - (ledger.session?.used ?? 0), reserved.session + leased.tokens),
+    roomOf('window', terms.weeklyTokens - ledger.weekly.used, reserved.weekly + leased.tokens),
   ]
-  if (input.keyCap !== null) {
-    // First: who waits for its key waits for nobody else.
-    rooms.unshift({ of: 'key', left: input.keyCap - keyUsed(ledger, input.keyId) - reserved.key, taken: reserved.key })
-  }
-  let tokens = estimateOf(ledger, terms, input)
+  // First: who waits for its key waits for nobody else.
+  if (input.keyCap !== null) rooms.unshift(roomOf('key', input.keyCap - keyUsed(ledger, input.keyId), reserved.key + leased.key))
+  let tokens = input.tokens ?? estimateOf(ledger, terms, input)
   for (const room of rooms) {
     if (tokens <= room.left) continue
     if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }
     tokens = room.left
   }
   return tokens
+}
+
+/** `unused`: tokens that nobody has used, of which others have `taken` some. */
+function roomOf(of: Shortage['of'], unused: number, taken: number): { of: Shortage['of']; left: number; taken: number } {
+  return { of, left: unused - taken, taken }
 }
 
 /** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned output. */

@@ -45,7 +45,8 @@ function command(random: Random, n: number, keysVersion: number): Command {
     return { op: 'settle', id: id(), usage, estimated: below(4) === 0, ...(below(3) === 0 ? {} : { seen: below(3000) }) }
   }
   if (drawn < 960) return { op: 'extend', id: id(), tokens: below(6000) }
-  if (drawn < 975) return { op: 'expire', instance: pick(['a', 'b', 'c']) }
+  if (drawn < 968) return { op: 'expire', instance: pick(['a', 'b', 'c']) }
+  if (drawn < 975) return { op: 'lease', instance: pick(['a', 'b']), wanted: { tokens: below(4000), requests: below(20), keys: pick([{}, { k1: { tokens: below(500), cap: 500 } }]) }, forMs: below(2000) }
   if (drawn < 985) return { op: 'countRefusals', id: `c${n}`, reasons: { rate_limited: 1 }, keys: { k1: 1 } }
   if (drawn < 990) return { op: 'keysChanged' }
   if (drawn < 991) return { op: 'removePlan', uid: 'u' }

@@ -25,7 +25,7 @@ type Caller = Parameters<Admissions['admit']>[0]
 /** Of a client whose connection stays open. */
 const CONNECTED = { closed: false, once() {}, off() {} } as unknown as Parameters<Admissions['admit']>[2]
 const QUIET = { info() {}, warn() {}, error() {} }
-const UNCOUNTED = { refused() {}, open() {}, extended() {}, settled() {}, swept() {} }
+const UNCOUNTED = { refused() {}, admittedAgain() {}, open() {}, extended() {}, settled() {}, swept() {} }
 
 const gateways = new WeakMap<Machine, Running>()
 
@@ -109,8 +109,8 @@ function queueOf({ rng }: World, machine: Machine): AdmissionQueue {
 }
 
 /** As `plugins/auth`: uses cached facts of the key, and reads them again when they are stale. */
-function callerOf({ rng }: World, machine: Machine): Caller {
-  const key = rng.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: 3_000 }])
+function callerOf({ rng, leases }: World, machine: Machine): Caller {
+  const key = rng.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: leases ? 15_000 : 3_000 }])
   const creating: Creating = async (run) => {
     for (;;) {
       const answer = await run(SUBSCRIPTION, { ...key, keysVersion: known.get(machine) ?? 0 })
@@ -134,7 +134,7 @@ async function request(world: World, machine: Machine): Promise<void> {
   if (!running) return
   const size = { promptBytes: rng.whole(100, 2_000), maxOutputTokens: rng.pick([null, 200, 500]) }
   const caller = callerOf(world, machine)
-  const answer = running.admissions.admitNow(caller, size) ?? (await running.admissions.admit(caller, size, CONNECTED))
+  const answer = running.admissions.admitNow(caller, size, CONNECTED, () => new Unavailable('store', new Error('refused'))) ?? (await running.admissions.admit(caller, size, CONNECTED))
   if ('outcome' in answer) return refused(world, answer)
   checker.bills.sent(machine.process, answer.id, await isStored(answer.write.promise()))
   const raw = Object.assign(new EventEmitter(), { closed: false, destroyed: false })

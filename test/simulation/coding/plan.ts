@@ -16,11 +16,19 @@ const coding: CodingTerms = {
   maxOutputTokens: 1_000,
 }
 
-export function termsOf(edited: Partial<CodingTerms>): Terms {
-  return { displayName: 'Code', requestsPerMinute: 100_000, maxKeys: 5, rotationOverlapMs: 0, media: null, coding: { ...coding, ...edited } }
+/** How many times larger a plan is whose gateways take leases: those are a part of what is left. */
+export const LEASED_TIMES = 5
+
+export function termsOf(leases: boolean, edited: Partial<CodingTerms> = {}): Terms {
+  const times = leases ? LEASED_TIMES : 1
+  const { sessionTokens, weeklyTokens, maxConcurrentRequests } = coding
+  const windows = { sessionTokens: times * sessionTokens, weeklyTokens: times * weeklyTokens, maxConcurrentRequests: times * maxConcurrentRequests }
+  return { displayName: 'Code', requestsPerMinute: 100_000, maxKeys: 5, rotationOverlapMs: 0, media: null, coding: { ...coding, ...windows, ...edited } }
 }
 
-export const first: Applying = {
-  op: 'applyPlan', plan: { uid: 'plan-code', createdAt: T0, generation: 1 }, product: 'Coding', terms: termsOf({}), state: 'Active',
-  activeFrom: null, activeUntil: null, verdict: null,
+export function firstOf(leases: boolean): Applying {
+  return {
+    op: 'applyPlan', plan: { uid: 'plan-code', createdAt: T0, generation: 1 }, product: 'Coding', terms: termsOf(leases), state: 'Active',
+    activeFrom: null, activeUntil: null, verdict: null,
+  }
 }

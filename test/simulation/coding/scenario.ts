@@ -5,7 +5,7 @@ import { openDeclarations, type EditedPlan } from '../plan-edits.ts'
 import type { Rng } from '../seeded-random.ts'
 import type { Machine, World } from '../world.ts'
 import { gateway } from './gateway.ts'
-import { first, SUBSCRIPTION, T0, termsOf } from './plan.ts'
+import { firstOf, LEASED_TIMES, SUBSCRIPTION, T0, termsOf } from './plan.ts'
 
 const WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -13,13 +13,13 @@ export const codingScenario = {
   /** The first week ends during the scenario; sessions end repeatedly. */
   start: T0 + WEEK_MS - 70_000,
 
-  async prepare(store: Store): Promise<void> {
-    await store.change(SUBSCRIPTION, first, T0)
+  async prepare(store: Store, leases: boolean): Promise<void> {
+    await store.change(SUBSCRIPTION, firstOf(leases), T0)
   },
 
   begin(world: World): void {
-    const { rng, isSole } = world
-    const declarations = rng.chance(0.4) ? openDeclarations(world, [PLAN]) : null
+    const { rng, isSole, leases } = world
+    const declarations = rng.chance(0.4) ? openDeclarations(world, [planOf(leases)]) : null
     for (const name of isSole ? ['gateway'] : ['gateway-1', 'gateway-2', 'gateway-3']) {
       world.boot(name, (machine) => {
         gateway(world, machine)
@@ -31,10 +31,11 @@ export const codingScenario = {
       world.runExternal('operator', declarations.operate)
       if (!isSole) for (const name of ['controller-1', 'controller-2'].slice(0, rng.whole(1, 2))) world.boot(name, declarations.control)
     }
-    for (let i = rng.whole(10, 22); i > 0; i--) {
+    for (let i = rng.whole(10, 22) * (leases ? 3 : 1); i > 0; i--) {
       world.runExternal(`client-${i}`, async () => {
-        // Some at once: a sole process applies commands while it writes.
-        await world.sleep(isSole && rng.chance(0.8) ? 20_000 * rng.whole(0, 5) + rng.whole(0, 40) : rng.whole(0, 120_000))
+        // Some at once: a process that is alone or has a lease applies commands before it writes them.
+        const isBurst = (isSole || leases) && rng.chance(0.8)
+        await world.sleep(isBurst ? 20_000 * rng.whole(0, 5) + rng.whole(0, leases ? 900 : 40) : rng.whole(0, 120_000))
         await gateway.request(world)
       })
     }
@@ -61,17 +62,20 @@ export const codingScenario = {
 }
 
 /** A plan whose window tokens, weights, concurrency and next session are edited while its requests run. */
-const PLAN: EditedPlan = {
-  subscription: SUBSCRIPTION,
-  first,
-  edited: (rng: Rng) =>
-    termsOf({
-      sessionTokens: rng.pick([6_000, 9_000, 14_000]),
-      sessionMs: rng.pick([30_000, 45_000, 90_000]),
-      weeklyTokens: rng.pick([12_000, 20_000, 30_000]),
-      weights: { input: 1000, cachedInput: rng.pick([100, 500]), output: 2000 },
-      maxConcurrentRequests: rng.whole(2, 6),
-    }),
+function planOf(leases: boolean): EditedPlan {
+  const times = leases ? LEASED_TIMES : 1
+  return {
+    subscription: SUBSCRIPTION,
+    first: firstOf(leases),
+    edited: (rng: Rng) =>
+      termsOf(leases, {
+        sessionTokens: times * rng.pick([6_000, 9_000, 14_000]),
+        sessionMs: rng.pick([30_000, 45_000, 90_000]),
+        weeklyTokens: times * rng.pick([12_000, 20_000, 30_000]),
+        weights: { input: 1000, cachedInput: rng.pick([100, 500]), output: 2000 },
+        maxConcurrentRequests: times * rng.whole(2, 6),
+      }),
+  }
 }
 
 async function rotateKeys(world: World, machine: Machine): Promise<void> {

@@ -1,7 +1,7 @@
 /** Invariants of token windows: admissions fit, every request is settled once, and only charges count as used. */
 import type { Terms } from '../../../src/domain/plans.ts'
-import type { CodingAccount, Reservation, Subscription } from '../../../src/domain/subscription/subscription.ts'
-import { chargeOf, WEEK_MS, type WindowsView } from '../../../src/domain/token-windows.ts'
+import type { CodingAccount, Lease, Reservation, Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { chargeOf, reservedIn, WEEK_MS, type WindowsView } from '../../../src/domain/token-windows.ts'
 import type { PendingCommand, Step } from '../scheduler.ts'
 import type { Report } from '../invariant-checker.ts'
 
@@ -15,6 +15,10 @@ const STALE_MS = 200_000
 
 const NO_WEIGHTS = { input: 0, cachedInput: 0, output: 0 }
 const NO_HEARTBEAT = { count: 0, at: -Infinity, revivedAt: -Infinity }
+
+function isActive({ plan, state }: Subscription): boolean {
+  return plan !== null && state === 'Active'
+}
 
 export function openTokenWindowChecks(report: Report, now: () => number) {
   const requests = new Map<string, Request>()
@@ -37,8 +41,10 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
       else {
         admitted++
         checkOpened(id, reservation, commands)
+        if (before && !isActive(before) && !isActive(after)) report(`request ${id} was admitted by ${after.id}, which is not active`)
       }
     }
+    checkLeases(after, account, old?.leases ?? {})
     if (commands.some(({ command }) => command.op === 'applyPlan')) allowed(after)
     checkLimits(after, account, admitted > 0 && commands.every(({ command }) => command.op === 'admit'))
   }
@@ -152,6 +158,21 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     const reserved = Object.values(coding.reservations).reduce((sum, one) => sum + one.tokens, 0)
     const over = [[`session ${coding.session?.start}`, (coding.session?.used ?? 0) - terms.coding.sessionTokens], [`week ${coding.weekly.n}`, coding.weekly.used - terms.coding.weeklyTokens]] as const
     for (const [name, tokens] of over) beyond.set(`${id} ${name}`, Math.max(beyond.get(`${id} ${name}`) ?? 0, tokens + reserved))
+  }
+
+  /** A lease that is taken or renewed leaves everything that is reserved and leased within the limits. */
+  function checkLeases({ id, at, terms }: Subscription, account: CodingAccount, before: NonNullable<CodingAccount['leases']>): void {
+    const running = Object.entries(account.leases ?? {}).filter(([, { until }]) => until > at)
+    if (!terms.coding || running.every(([instance, lease]) => JSON.stringify(lease) === JSON.stringify(before[instance]))) return
+    const leased = (of: (lease: Lease) => number) => running.reduce((sum, [, lease]) => sum + of(lease), 0)
+    const reserved = reservedIn(account, null)
+    const tokens = leased((lease) => lease.tokens)
+    const windows = { session: [account.session?.used ?? 0, reserved.session, terms.coding.sessionTokens], week: [account.weekly.used, reserved.weekly, terms.coding.weeklyTokens] } as const
+    for (const [name, [used, held, limit]] of Object.entries(windows)) {
+      if (used + held + tokens > limit) report(`${id} leased ${tokens} tokens in all, where ${used} are used and ${held} reserved of ${limit} in the ${name}`)
+    }
+    const requests = leased((lease) => lease.requests)
+    if (reserved.count + requests > terms.coding.maxConcurrentRequests) report(`${id} leased ${requests} requests in all, where ${reserved.count} of ${terms.coding.maxConcurrentRequests} are in flight`)
   }
 
   function checkFinal(records: Iterable<Subscription>): void {
