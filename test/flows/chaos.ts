@@ -11,13 +11,14 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { seeded } from '../contracts/store/acme.ts'
 import { openReceiver } from '../fakes/receiver.ts'
+import { readUsageTopic } from './usage-topic.ts'
 import { answer, at, chat, get, post, type Caller } from './calls.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
 import { REPOSITORY } from './program.ts'
 import { openDistributed, openEmbedded, type OpenSystem, type System, type Target } from './systems.ts'
 
 /** Times short enough that leases expire and deliveries are retried during a run. */
-const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
+const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
 const CREATORS = 4
 const CREATE_PAUSE_MS = 100
 const CODERS = 4
@@ -119,7 +120,7 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
     if (!program) throw new Error('no gateway serves after the last fault')
     const report = await judge(program)
     for (const exit of await system.stop()) report.faults.push(`a clean stop ended with ${exit}`)
-    const verified = await verify(folder, system.settings)
+    const verified = await run(folder, system.settings, ['verify'])
     if (verified.code !== 0) report.faults.push(`tollgate verify found violations:\n${verified.output}`)
     const seconds = Math.round((performance.now() - since) / 1000)
     return { kills: Math.ceil(strike / 2), struck: counts, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '', seconds }
@@ -128,6 +129,26 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
     await system.close()
     await receiver.close()
     await rm(folder, { recursive: true, force: true })
+  }
+
+  /** Each completed task and each token that was charged is in the usage records, and all of them arrive at Kafka. */
+  async function judgeUsage(completed: string[], used: number, faults: string[]): Promise<void> {
+    const { output } = await run(folder, system.settings, ['usage', 'export'])
+    const charges = output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Charge)
+    const ids = new Set(charges.map(({ id }) => id))
+    if (ids.size !== charges.length) faults.push(`${charges.length} usage records have ${ids.size} ids`)
+    const tasks = new Set(charges.flatMap(({ data }) => data.task ?? []))
+    if (completed.length !== tasks.size || completed.some((id) => !tasks.has(id))) faults.push(`${completed.length} tasks were completed, and ${tasks.size} have usage records`)
+    const tokens = charges.reduce((sum, { data }) => sum + (data.charged_tokens ?? 0), 0)
+    if (tokens !== used) faults.push(`${used} tokens are charged, and usage records have ${tokens}`)
+    const broker = system.settings['BROKER_URL'] ?? ''
+    if (!broker.startsWith('kafka:')) return
+    const topic = await readUsageTopic(broker)
+    const unpublished = async () => [...ids].filter((id) => !topic.ids.has(id)).length
+    await restless('usage records that are not published', unpublished, (left) => left === 0).catch((error: Error) => faults.push(error.message))
+    if (topic.ids.size !== ids.size) faults.push(`${topic.ids.size} usage records were published, and ${ids.size} stored`)
+    tell(`${topic.messages()} messages of ${ids.size} usage records`)
+    await topic.close()
   }
 
   /** Waits until nothing is held any more and every task has ended, and compares the answers that clients got with the state. */
@@ -160,6 +181,7 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
       if (status === 'failed') failures.push({ code: at(tasks.get(id), 'error', 'code'), attempts: at(tasks.get(id), 'attempts'), log: system.logOf(id) })
       if (!ENDED.includes(status)) faults.push(`task ${id} was accepted and is ${status}`)
     }
+    await judgeUsage([...tasks].flatMap(([id, record]) => (at(record, 'status') === 'completed' ? [id] : [])), used, faults)
     const undelivered = () => {
       const delivered = new Set(receiver.received.map(({ rawBody }) => String(at(JSON.parse(String(rawBody)), 'data', 'task_id'))))
       return [...confirmed.accepted].filter((id) => !delivered.has(id))
@@ -170,6 +192,8 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
 }
 
 const ENDED = ['completed', 'failed']
+
+type Charge = { id: string; data: { task?: string; charged_tokens?: number } }
 
 /** Draws every target once in a random order, and then begins again. */
 function openDeck(targets: readonly Target[], random: () => number): () => Target {
@@ -211,8 +235,9 @@ async function list(program: Caller, key: string): Promise<unknown[]> {
   }
 }
 
-async function verify(folder: string, settings: Record<string, string>): Promise<{ code: number; output: string }> {
-  const child = spawn(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'verify'], { cwd: folder, env: { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data'), ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
+/** Runs a command of the operator. */
+async function run(folder: string, settings: Record<string, string>, command: string[]): Promise<{ code: number; output: string }> {
+  const child = spawn(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), ...command], { cwd: folder, env: { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data'), USAGE_DAYS: ENV.USAGE_DAYS, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => (output += text))
   const [code] = (await once(child, 'close')) as [number]
