@@ -262,7 +262,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     })
   }
 
-  for (const [name, codec] of [['16.wav', 'pcm_s16le'], ['24.wav', 'pcm_s24le'], ['float.wav', 'pcm_f32le'], ['24.flac', 'flac']] as const) {
+  for (const [name, codec] of [['8.wav', 'pcm_u8'], ['16.wav', 'pcm_s16le'], ['24.wav', 'pcm_s24le'], ['float.wav', 'pcm_f32le'], ['24.flac', 'flac']] as const) {
     t.test(`${name} is cut without losing a bit, in both modes`, async (t) => {
       const source = make(name, '-f', 'lavfi', '-i', 'anoisesrc=r=44100:d=2:seed=1', '-ac', '2', '-c:a', codec, ...(codec === 'flac' ? ['-sample_fmt', 's32'] : []))
       const samples = (path: string): Buffer => execFileSync(programs.ffmpeg, ['-v', 'error', '-i', path, '-f', 'f64le', '-'], { maxBuffer: 2 ** 26 })

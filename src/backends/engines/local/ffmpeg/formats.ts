@@ -71,7 +71,7 @@ function audioFormat(contentType: string, encoder: string, audio: string[], cont
 }
 
 /** Samples of WAV files, by ffprobe's names: 16 bits where a source has others. */
-const PCM = ['pcm_s24le', 'pcm_s32le', 'pcm_f32le', 'pcm_f64le']
+const PCM = ['pcm_u8', 'pcm_s24le', 'pcm_s32le', 'pcm_f32le', 'pcm_f64le']
 
 function wavOf(codec: string): Format {
   return { ...audioFormat('audio/wav', codec, ['-c:a', codec], ['-f', 'wav'], codec), lossless: true }
