@@ -67,6 +67,7 @@ try {
   else if (argument === 'verify') process.exitCode = report(await verify(config))
   else if (argument === 'sign-in') process.stdout.write(await signInLink(config))
   else if (runsCommand) {
+    endWithReader()
     const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now, print)
     process.stdout.write(output)
     process.exitCode = exitCode
@@ -80,9 +81,17 @@ try {
   process.exit(1)
 }
 
-/** Prints a part of a long output once the part before it was taken. A reader that has gone, such as `head`, ends the program. */
+/** Prints a part of a long output, and resolves once it was taken. */
 function print(part: string): Promise<void> {
   return new Promise((resolve, reject) => process.stdout.write(part, (error) => (error ? reject(error) : resolve())))
+}
+
+/** A reader that has enough, such as `head`, ends the program. */
+function endWithReader(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    process.exit(0)
+  })
 }
 
 function explain(explained: Explained[]): string {

@@ -12,13 +12,13 @@ import { openBilling } from '../fakes/billing.ts'
 
 const SCRIPT = join(import.meta.dirname, '../../examples/usage/send-usage.mjs')
 
-/** A store with 250 requests of acme, one an hour, and a task of globex. */
-async function filled(t: Test): Promise<{ store: Store; run(...args: string[]): Promise<string> }> {
+/** A store with requests of acme, one an hour, and a task of globex. */
+async function filled(t: Test, requests = 250): Promise<{ store: Store; file: string; run(...args: string[]): Promise<string> }> {
   const file = join(t.testdir(), 'tollgate.db')
   const store = await openStore(`sqlite:${file}`, { recordsUsage: true })
   t.teardown(() => store.close())
   await store.change(ID, plan(), T0)
-  for (let n = 0; n < 250; n++) {
+  for (let n = 0; n < requests; n++) {
     const at = T0 + n * 3_600_000
     await store.change(ID, admit(taskId(n), 100), at)
     await store.change(ID, { ...settle(taskId(n), 7), usage: { input: 90, cachedInput: 40, output: 7 } }, at)
@@ -30,6 +30,7 @@ async function filled(t: Test): Promise<{ store: Store; run(...args: string[]): 
   const { config } = readConfig({ STORE_URL: `sqlite:${file}` }, undefined, 'inspect')
   return {
     store,
+    file,
     async run(...args) {
       const parts: string[] = []
       await runCommand(config, ['usage', 'export', ...args], Date.now, async (part) => void parts.push(part))
@@ -62,6 +63,15 @@ t.test('a wrong command line says what it may be', async (t) => {
   await t.rejects(run('--since', 'yesterday'), { message: /--since with a day or a time in UTC, such as 2026-11-01 or 2026-11-01T12:00:00Z/ })
   await t.rejects(run('--until', '2026-02-31'), { message: /--until with a day/ })
   await t.rejects(run('--json'), { message: /usage export with --format/ })
+})
+
+t.test('a reader that has enough ends the export', async (t) => {
+  const { file } = await filled(t, 2_000)
+  const child = spawn(process.execPath, [join(import.meta.dirname, '../../bin/tollgate.mjs'), 'usage', 'export'], { env: { PATH: process.env['PATH'], STORE_URL: `sqlite:${file}` }, stdio: ['ignore', 'pipe', 'pipe'] })
+  const said = text(child.stderr)
+  child.stdout.once('data', () => child.stdout.destroy())
+  const code = await new Promise<number | null>((resolve) => child.on('close', resolve))
+  t.same([code, await said], [0, ''])
 })
 
 /** Runs the example with the exported lines; resolves with its exit code and what it complained of. */
