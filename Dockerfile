@@ -2,13 +2,15 @@
 FROM node:26-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --omit=dev --ignore-scripts --workspaces=false
+COPY image/prune.mjs ./image/
+RUN npm ci --omit=dev --ignore-scripts --workspaces=false && node image/prune.mjs node_modules
 
 FROM node:26-slim AS engines
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY engines ./engines
-RUN npm ci --omit=dev --ignore-scripts --workspace=engines/image && node engines/image/prune.mjs
+COPY image/prune.mjs ./image/
+RUN npm ci --omit=dev --ignore-scripts --workspace=engines/image && node engines/image/prune.mjs && node image/prune.mjs node_modules
 
 # The page of the dashboard, built, and the bills of materials. Their tools stay in this stage.
 FROM node:26-slim AS page
@@ -26,10 +28,8 @@ COPY --from=dependencies /app/node_modules ./all/node_modules
 COPY --from=engines /app/node_modules ./all/node_modules
 RUN node image/sbom.ts gateway && node image/sbom.ts all
 
-FROM node:26-slim AS program
-ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
+FROM scratch AS program
 WORKDIR /app
-COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json LICENSE ./
 COPY bin ./bin
 COPY src ./src
@@ -39,23 +39,35 @@ COPY --from=page /app/plugins/dashboard/dist ./plugins/dashboard/dist
 COPY crds ./crds
 COPY plans ./plans
 
-# A container's file system is read-only: without this code, each start would compile the program and strip its types.
-FROM program AS compiled
-COPY image/compile.ts ./image/
-RUN node image/compile.ts
-
-FROM program AS gateway
-COPY --from=compiled /app/compiled ./compiled
-COPY --from=page /app/gateway/sbom.cdx.json /app/gateway/LICENSES.txt ./
+# What changes least comes first, so that an upgrade pulls the program alone.
+FROM node:26-slim AS runtime
+ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
+WORKDIR /app
 RUN install --directory --mode=700 --owner=1000 --group=1000 /data
-# A number, so that Kubernetes can see that it is not root.
-USER 1000:1000
 EXPOSE 8080 9090
 ENTRYPOINT ["node", "bin/tollgate.mjs"]
 
-FROM gateway AS base
+# A container's file system is read-only: without this code, each start would compile the program and strip its types.
+FROM runtime AS compiled
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=program /app ./
+COPY image/compile.ts ./image/
+RUN node image/compile.ts
+
+FROM runtime AS gateway
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=program /app ./
+COPY --from=compiled /app/compiled ./compiled
+COPY --from=page /app/gateway/sbom.cdx.json /app/gateway/LICENSES.txt ./
+# A number, so that Kubernetes can see that it is not root.
+USER 1000:1000
+
+FROM runtime AS base
 COPY --from=engines /app/node_modules ./node_modules
+COPY --from=program /app ./
+COPY --from=compiled /app/compiled ./compiled
 COPY --from=page /app/all/sbom.cdx.json /app/all/LICENSES.txt ./
+USER 1000:1000
 
 FROM base AS ffmpeg
 USER 0:0

@@ -33,8 +33,9 @@ export function readDockerfile(text: string, target?: string): Recipe {
     else if (instruction === 'EXPOSE') recipe.ports = words
     else if (instruction === 'ENTRYPOINT') recipe.entrypoint = JSON.parse(words.join(' '))
     else if (instruction === 'COPY') {
-      recipe.copies.push(...copiesOf(words))
-      recipe.engines ||= words[0] === '--from=engines'
+      const from = /^--from=(.+)$/.exec(words[0] ?? '')?.[1]
+      recipe.copies.push(...(from === 'program' ? (stages.get(from)?.copies ?? []) : copiesOf(words)))
+      recipe.engines ||= from === 'engines'
     }
     else if (instruction === 'RUN') recipe.packages.push(...packagesOf(line))
     else throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
@@ -44,7 +45,7 @@ export function readDockerfile(text: string, target?: string): Recipe {
   return found
 }
 
-/** Copies from another stage are skipped: rootfs.ts makes those files. The target of a folder has its own name, that of a file has not. */
+/** Copies from other stages are skipped, but for the program: rootfs.ts makes those files. The target of a folder has its own name, that of a file has not. */
 function copiesOf(words: string[]): Recipe['copies'] {
   if (words.some((word) => word.startsWith('--from='))) return []
   const target = words.at(-1) ?? ''

@@ -37,7 +37,8 @@ export function fillRootfs(folder: string, root: string, { copies, engines, pack
   cpSync(join(root, 'package-lock.json'), join(app, 'package-lock.json'))
   const which = engines ? [] : ['--workspaces=false']
   execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', ...which, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
-  execFileSync(process.execPath, [join(app, 'engines/image/prune.mjs')])
+  if (engines) execFileSync(process.execPath, [join(app, 'engines/image/prune.mjs')])
+  execFileSync(process.execPath, [join(root, 'image/prune.mjs'), join(app, 'node_modules')])
   rmSync(join(app, 'package-lock.json'))
   writeSbom(app, root)
 

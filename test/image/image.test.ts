@@ -43,6 +43,13 @@ t.test('its bill of materials lists the packages that are installed in it, those
   t.same(names((await read('sbom.cdx.json')).components), names([...installed, ...bundled, { name: 'node', version: process.versions.node }]))
 })
 
+t.test('the build context has every file that the Dockerfile copies from it', async (t) => {
+  const lines = (await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8')).split('\n')
+  const copied = lines.filter((line) => /^COPY (?!--from)/.test(line)).flatMap((line) => line.split(/\s+/).slice(1, -1))
+  const kept = (await readFile(join(REPOSITORY, '.dockerignore'), 'utf8')).split('\n').flatMap((line) => /^!(.+)$/.exec(line)?.[1] ?? [])
+  t.same(copied.filter((path) => !kept.some((one) => path === one || path.startsWith(`${one}/`))), [])
+})
+
 t.test('its archive names its user, its command and its layer by their digests', async (t) => {
   const read = (path: string) => JSON.parse(execFileSync('tar', ['-xOf', join(scratch, 'image.tar'), path], { encoding: 'utf8' }))
   const [{ Config, RepoTags, Layers }] = read('manifest.json')
