@@ -21,18 +21,7 @@ const QUEUE_BUCKETS = [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100]
 /** Registers the metrics. Throws when they are registered already. */
 export function controllerMetrics(registry: Registry): ControllerMetrics {
   const registers = [registry]
-  const controller = ['controller']
-  const reconciles = new Counter({ name: 'controller_runtime_reconcile_total', help: 'Reconciliations.', labelNames: ['controller', 'result'], registers })
-  const errors = new Counter({ name: 'controller_runtime_reconcile_errors_total', help: 'Reconciliations that failed.', labelNames: controller, registers })
-  const times = new Histogram({
-    name: 'controller_runtime_reconcile_time_seconds',
-    help: 'Duration of a reconciliation.',
-    labelNames: controller,
-    buckets: RECONCILE_BUCKETS,
-    registers,
-  })
-  const active = new Gauge({ name: 'controller_runtime_active_workers', help: 'Reconciliations in progress.', labelNames: controller, registers })
-  const maxConcurrent = new Gauge({ name: 'controller_runtime_max_concurrent_reconciles', help: 'Maximum of concurrent reconciliations.', labelNames: controller, registers })
+  const { reconciles, errors, times, active, maxConcurrent } = reconcileMetrics(registers)
   const labelNames = ['name', 'controller']
   const depths = new Gauge({
     name: 'workqueue_depth',
@@ -46,8 +35,20 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
   const queues = new Map<string, () => Pick<Queue, 'depth'> | null>()
   const inProgress = workInProgress(labelNames, registers)
   const adds = new Counter({ name: 'workqueue_adds_total', help: 'Names added.', labelNames, registers })
-  const waits = new Histogram({ name: 'workqueue_queue_duration_seconds', help: 'Time that a name waited in the queue.', labelNames, buckets: QUEUE_BUCKETS, registers })
-  const works = new Histogram({ name: 'workqueue_work_duration_seconds', help: 'Duration of the work on a name.', labelNames, buckets: QUEUE_BUCKETS, registers })
+  const waits = new Histogram({
+    name: 'workqueue_queue_duration_seconds',
+    help: 'Time that a name waited in the queue.',
+    labelNames,
+    buckets: QUEUE_BUCKETS,
+    registers,
+  })
+  const works = new Histogram({
+    name: 'workqueue_work_duration_seconds',
+    help: 'Duration of the work on a name.',
+    labelNames,
+    buckets: QUEUE_BUCKETS,
+    registers,
+  })
   const retries = new Counter({ name: 'workqueue_retries_total', help: 'Names queued again after a failure.', labelNames, registers })
   const ready = new Histogram({
     name: 'tollgate_key_ready_seconds',
@@ -80,8 +81,48 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
   }
 }
 
+function reconcileMetrics(registers: Registry[]) {
+  const labelNames = ['controller']
+  return {
+    reconciles: new Counter({
+      name: 'controller_runtime_reconcile_total',
+      help: 'Reconciliations.',
+      labelNames: ['controller', 'result'],
+      registers,
+    }),
+    errors: new Counter({
+      name: 'controller_runtime_reconcile_errors_total',
+      help: 'Reconciliations that failed.',
+      labelNames,
+      registers,
+    }),
+    times: new Histogram({
+      name: 'controller_runtime_reconcile_time_seconds',
+      help: 'Duration of a reconciliation.',
+      labelNames,
+      buckets: RECONCILE_BUCKETS,
+      registers,
+    }),
+    active: new Gauge({
+      name: 'controller_runtime_active_workers',
+      help: 'Reconciliations in progress.',
+      labelNames,
+      registers,
+    }),
+    maxConcurrent: new Gauge({
+      name: 'controller_runtime_max_concurrent_reconciles',
+      help: 'Maximum of concurrent reconciliations.',
+      labelNames,
+      registers,
+    }),
+  }
+}
+
 /** Gauges of the work in progress, computed at each scrape. `start` returns a function that ends one item of work and returns its duration in seconds. */
-function workInProgress(labelNames: string[], registers: Registry[]): { addQueue(queue: string): void; start(queue: string): () => number } {
+function workInProgress(
+  labelNames: string[],
+  registers: Registry[],
+): { addQueue(queue: string): void; start(queue: string): () => number } {
   const items = new Map<string, Set<() => number>>()
   const gauge = (name: string, help: string, of: (seconds: number[]) => number) =>
     new Gauge({
@@ -93,7 +134,9 @@ function workInProgress(labelNames: string[], registers: Registry[]): { addQueue
         for (const [queue, ages] of items) this.set({ name: queue, controller: queue }, of([...ages].map((age) => age())))
       },
     })
-  gauge('workqueue_unfinished_work_seconds', 'Sum of the durations of the work in progress.', (seconds) => seconds.reduce((sum, one) => sum + one, 0))
+  gauge('workqueue_unfinished_work_seconds', 'Sum of the durations of the work in progress.', (seconds) =>
+    seconds.reduce((sum, one) => sum + one, 0),
+  )
   gauge('workqueue_longest_running_processor_seconds', 'Duration of the oldest work in progress.', (seconds) => Math.max(0, ...seconds))
   return {
     addQueue: (queue) => void items.set(queue, new Set()),

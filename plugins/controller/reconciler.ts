@@ -94,7 +94,8 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
 
   /** The other plans of a namespace whose plans have limits together: one that changed takes or leaves room. */
   function recheckOthers({ namespace, name }: Ref): void {
-    for (const { metadata } of resources.list('Plan', namespace)) if (metadata.name !== name) plans.add(subscriptionId(namespace, metadata.name), 'background')
+    for (const { metadata } of resources.list('Plan', namespace))
+      if (metadata.name !== name) plans.add(subscriptionId(namespace, metadata.name), 'background')
   }
 
   function drop(kind: Ref['kind'], name: string): void {
@@ -181,10 +182,8 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
       if (!resource) return
       const status = await resources.status(ref)
       const now = clock()
-      const isPlan = resource.kind === 'Plan'
-      const next = isPlan ? planStoreUnavailable(resource, status as PlanStatus | null, now) : keyStoreUnavailable(resource, status as ApiKeyStatus | null, now)
       context.assertLeading()
-      await resources.setStatus(ref, next)
+      await resources.setStatus(ref, storeUnavailable(resource, status, now))
     },
     async enqueueAll() {
       for (const { metadata } of resources.list('Plan')) {
@@ -196,7 +195,8 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
         index.update(name, key)
         keys.add(name, priorityOf('ApiKey', name))
       }
-      const enqueuePlan = ({ id, tenant }: { id: string; tenant: string }) => resources.serves(tenant) && plans.add(id, priorityOf('Plan', id))
+      const enqueuePlan = ({ id, tenant }: { id: string; tenant: string }) =>
+        resources.serves(tenant) && plans.add(id, priorityOf('Plan', id))
       await forEachPage(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), enqueuePlan)
       await forEachPage(BATCH, (after) => store.keysAlive(after, BATCH), enqueueStored)
       for (const version of await store.keysToTell(BATCH)) enqueueStored(version)
@@ -209,8 +209,18 @@ function refOf(kind: Ref['kind'], name: string): Ref {
   return { kind, namespace: name.slice(0, slash), name: name.slice(slash + 1) }
 }
 
-async function forEachPage<T extends { id: string }>(size: number, page: (after: string) => Promise<T[]>, each: (item: T) => void): Promise<void> {
-  for (let after = '', isLast = false; !isLast; ) {
+function storeUnavailable(resource: PlanResource | ApiKeyResource, status: unknown, now: number): PlanStatus | ApiKeyStatus {
+  return resource.kind === 'Plan'
+    ? planStoreUnavailable(resource, status as PlanStatus | null, now)
+    : keyStoreUnavailable(resource, status as ApiKeyStatus | null, now)
+}
+
+async function forEachPage<T extends { id: string }>(
+  size: number,
+  page: (after: string) => Promise<T[]>,
+  each: (item: T) => void,
+): Promise<void> {
+  for (let after = '', isLast = false; !isLast;) {
     const batch = await page(after)
     for (const item of batch) each(item)
     after = batch.at(-1)?.id ?? ''

@@ -89,7 +89,9 @@ async function metering(app: FastifyInstance): Promise<void> {
 
   const heartbeat = openHeartbeat(store, instance, log)
   const sweeps = openReservationSweeps(app, { instance, isAlone, unknown, metrics })
-  const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) => log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'))
+  const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) =>
+    log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'),
+  )
   // The first heartbeat is written before the first reservation, so that this instance is known to the sweep of others.
   for (const task of [heartbeat, sweeps, counting]) app.addHook('onReady', task.start)
   app.addHook('onClose', async () => {
@@ -129,4 +131,9 @@ function setWindowHeaders(reply: FastifyReply, windows: WindowsView, now: number
   reply.headers(windowHeaders(windows, now, reply.request.routeOptions.config.messages === 'always'))
 }
 
-export default fp(metering, { name: 'metering', fastify: '5.x', dependencies: ['errors', 'auth'], decorators: { fastify: ['clock', 'config', 'metrics', 'store'], request: ['caller', 'logged', 'span'] } })
+export default fp(metering, {
+  name: 'metering',
+  fastify: '5.x',
+  dependencies: ['errors', 'auth'],
+  decorators: { fastify: ['clock', 'config', 'metrics', 'store'], request: ['caller', 'logged', 'span'] },
+})

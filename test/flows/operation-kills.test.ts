@@ -52,7 +52,7 @@ async function openSource(t: Test, folder: string): Promise<string> {
   const files: Record<string, Buffer> = { '/picture': pictures().picture, '/mask': pictures().mask }
   if (!withoutFfmpeg) {
     const film = join(folder, 'film.mp4')
-    execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=8', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p', film])
+    execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=4', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p', film])
     files['/film'] = await readFile(film)
   }
   const source = await openReceiver()

@@ -40,7 +40,11 @@ export function TrimHandles({ edit, set, source }: Props) {
       <span class="field-label">Section that stays</span>
       {familyOf(source.type) === 'video' ? <video {...media} playsInline muted /> : <audio {...media} />}
       <div class="trim-track">
-        <span class="trim-kept" style={{ left: `${(edit.start / length) * 100}%`, right: `${100 - (end / length) * 100}%` }} aria-hidden="true" />
+        <span
+          class="trim-kept"
+          style={{ left: `${(edit.start / length) * 100}%`, right: `${100 - (end / length) * 100}%` }}
+          aria-hidden="true"
+        />
         <input
           type="range"
           min={0}
