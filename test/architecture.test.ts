@@ -128,7 +128,7 @@ t.test("the dashboard's page imports its own files only, and nobody imports them
   const isPage = (path: string) => path.startsWith('plugins/dashboard/web/')
   t.same(broken(({ from, to }) => ours(to) && isPage(from) !== isPage(to)), [])
   const packages = imports.filter(({ from, to }) => isPage(from) && !ours(to)).map(({ to }) => to)
-  t.same([...new Set(packages)].filter((name) => !/^(preact|@preact\/signals|uplot)(\/|$)/.test(name)), [])
+  t.same([...new Set(packages)].filter((name) => !/^(preact|@preact\/signals)(\/|$)/.test(name)), [])
 })
 
 t.test('a plugin knows backends by their interface, never an adapter, and never how they are opened', async (t) => {

@@ -15,7 +15,7 @@ import { sendPage } from './sign-in-page.ts'
 import { allTenants, type Sessions } from './sessions.ts'
 
 const USE_LINK =
-  'Open the sign-in link that the program printed at its start. Each link works once, and then the program prints the next one. To see the present one, run npx tollgate sign-in in the folder of the program.'
+  'Open the sign-in link that the program printed at its start. Each link works once, and then the program prints the next one. To see the present one, run `npx tollgate sign-in` in the folder of the program.'
 /** How long the browser keeps the page to which the link shall lead. */
 const RETURN_MS = 10 * 60_000
 const QUERY = Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })), return: Type.Optional(Type.String()) })

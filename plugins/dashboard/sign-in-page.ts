@@ -29,7 +29,7 @@ export function sendPage(reply: FastifyReply, status: number, { title, sentence,
     .headers({ 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store' })
     .send(
       `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(`${title} · ${reply.server.config.BRAND}`)}</title><link rel="stylesheet" href="/dashboard/sign-in.css"></head>` +
-        `<body><main>${LOGO}<h1>${escaped(title)}</h1><p>${escaped(sentence)}</p>${action}</main></body></html>`,
+        `<body><main>${LOGO}<h1>${escaped(title)}</h1><p>${escaped(sentence).replace(/`(.+?)`/g, '<code>$1</code>')}</p>${action}</main></body></html>`,
     )
 }
 

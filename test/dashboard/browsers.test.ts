@@ -62,7 +62,7 @@ async function pageTests(t: Test, program: Program, browser: Driven): Promise<vo
     await sees('Begins with the next request')
     t.equal((await chat(program.process, await demoKey(program, 'coding'))).status, 200)
     await sees('Resets in')
-    await until('the chart', () => browser.read<boolean>(`document.querySelector('main canvas')?.width > 0`))
+    await until('the chart', () => browser.read<boolean>(`document.querySelector('.chart-stack i')?.getBoundingClientRect().height > 50`))
     await browser.click('//summary[normalize-space()="Show as a table"]')
     await sees('Of it cached')
     await until('the request', () => browser.read<boolean>(`[...document.querySelectorAll('table')].at(-1)?.innerText.includes('Completed') === true`))

@@ -68,7 +68,7 @@ function Outage() {
     <div class="outage" role="status">
       {outage.value && (
         <Notice tone="warn" icon="offline" title={outage.value === 'unreachable' ? 'Connection lost' : 'The service is not available'}>
-          The page shows what it has read before, and tries again by itself.
+          What the page shows may be out of date. It tries again by itself.
         </Notice>
       )}
     </div>

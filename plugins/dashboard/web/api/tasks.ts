@@ -90,6 +90,9 @@ export type Replay = { since: string; until: string; event?: string; status?: st
 export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
 /** Whether a task has ended. */
 export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
+/** Whether a task has made a picture with transparent parts. */
+export const isTransparent = ({ operation, input }: Task): boolean =>
+  operation === 'background_remove' && input?.['background'] === 'transparent'
 /** Whether its result can still be had. */
 export const isKept = ({ result }: Task): boolean => result !== null && Date.parse(result.expires_at) > serverTime()
 /** The code of its kind or operation. */

@@ -1,7 +1,7 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
 import { outage } from '../api/client.ts'
-import { downloadOf, KINDS, urlOf, taskKind, type Task } from '../api/tasks.ts'
+import { downloadOf, isTransparent, KINDS, urlOf, taskKind, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
 import { Segmented } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -11,7 +11,7 @@ import { label } from '../format.ts'
 import { DeleteResult } from './delete-result.tsx'
 import { readGallery, type GalleryPages, type Shown } from './gallery-pages.ts'
 import { familyOf, nameOf } from './labels.ts'
-import { isTransparent, sourceOf, thumbnailOf } from './media-api.ts'
+import { sourceOf, thumbnailOf } from './media-api.ts'
 import { isJoining, useAsInput, useRoom } from './room-state.ts'
 
 const CHOICES = ['all', ...KINDS, 'edits'].map((value) => ({ value, name: label(value) }))
@@ -85,7 +85,7 @@ function GalleryItem({ task, name }: { task: Task; name: string }) {
   if (!result) return null
   const kind = label(taskKind(task))
   const source = sourceOf(task, result, name)
-  const action = isJoining(room, source) ? 'Add to the merge' : 'Use as input'
+  const action = isJoining(room, source) ? 'Add to merge' : 'Use as input'
   const isCurrent = state.current.value?.id === task.id
   function show(): void {
     state.current.value = task

@@ -1,6 +1,6 @@
 /** What the AI Room calls: kinds and prices, quotes, creation, uploads and the events of a task. */
 import { api, apiUrl, pageHeaders, Problem, signedOut } from '../api/client.ts'
-import { collectionOf, isFinal, readTask, urlOf, type Result, type Task } from '../api/tasks.ts'
+import { collectionOf, isFinal, isTransparent, readTask, urlOf, type Result, type Task } from '../api/tasks.ts'
 
 /** A kind of generation, or an operation. */
 export type Kind = {
@@ -69,10 +69,6 @@ export const createTask = (plan: string, body: Body, idempotencyKey: string): Pr
 export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
-
-/** Whether a task has made a picture with transparent parts. */
-export const isTransparent = ({ operation, input }: Task): boolean =>
-  operation === 'background_remove' && input?.['background'] === 'transparent'
 
 /** A small version of a picture. */
 export const thumbnailOf = ({ id }: Task): string => apiUrl(`/media/results/${id}/thumbnail`)

@@ -1,6 +1,6 @@
 /** The task that was started or chosen last: its progress, why it failed, or what it made. */
 import { useState } from 'preact/hooks'
-import { cancelTask, downloadOf, isFinal, taskKind, urlOf, type Task } from '../api/tasks.ts'
+import { cancelTask, downloadOf, isFinal, isTransparent, taskKind, urlOf, type Task } from '../api/tasks.ts'
 import { CopyButton } from '../components/copy.tsx'
 import { Dialog } from '../components/dialog.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -11,7 +11,7 @@ import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
 import { Ideas } from './ideas.tsx'
 import { adviceOf, familyOf, iconOf, lengthInWords, nameOf } from './labels.ts'
-import { isTransparent, sourceOf } from './media-api.ts'
+import { sourceOf } from './media-api.ts'
 import { EMPTY_DRAFT, isJoining, useAsInput, useRoom } from './room-state.ts'
 
 export function Stage() {
@@ -137,7 +137,7 @@ function Finished({ task }: { task: Task }) {
           <Icon name="download" size={18} /> Download
         </a>
         <button type="button" class="button" onClick={() => useAsInput(room, source)}>
-          <Icon name="spark" size={18} /> {isJoining(room, source) ? 'Add to the merge' : 'Use as input'}
+          <Icon name="spark" size={18} /> {isJoining(room, source) ? 'Add to merge' : 'Use as input'}
         </button>
         {task.object === 'generation' && <ReusePrompt task={task} />}
         {familyOf(result.content_type) === 'image' && <Zoom url={url} name={nameOf(task)} />}

@@ -1,4 +1,4 @@
-import { downloadOf, urlOf, type Result, type Task } from '../../api/tasks.ts'
+import { downloadOf, isTransparent, urlOf, type Result, type Task } from '../../api/tasks.ts'
 import { now } from '../../clock.ts'
 import { Card } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
@@ -34,7 +34,7 @@ export function Media({ task, result }: { task: Task; result: Result }) {
         </a>
       }
     >
-      <div class={type.startsWith('image/') ? 'media checkered' : 'media'}>
+      <div class={isTransparent(task) ? 'media checkered' : 'media'}>
         {type.startsWith('image/') && <img src={url} alt="The image that the task made" />}
         {type.startsWith('video/') && <video src={url} controls preload="metadata" aria-label="The video that the task made" />}
         {type.startsWith('audio/') && <audio src={url} controls preload="metadata" aria-label="The music that the task made" />}
