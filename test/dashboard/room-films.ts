@@ -23,6 +23,7 @@ export async function filmTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByRole('button', { name: 'Add to merge: Waves under a full moon · Trim' }).click()
     await page.getByRole('button', { name: 'Move Waves under a full moon · Trim up' }).click()
     t.same(await violations(page), [], 'the order')
+    t.ok(await page.evaluate('[...document.querySelectorAll(".merge-list button")].every((button) => button.getBoundingClientRect().right < document.querySelector(".room-form").getBoundingClientRect().right)'), 'the buttons are in the form, however long the names are')
     await page.locator('.price', { hasText: /^at most 0\.0\d+ credits of/ }).waitFor()
     await run(page)
     const [merged] = await tasks(page, 'operations')
