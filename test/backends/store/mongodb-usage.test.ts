@@ -64,4 +64,33 @@ t.test('MongoDB', async (t) => {
     for (let n = 0; (await outbox()).includes('a'); n++) await charge(other, `c${n}`, T0 + 10_001 + n)
     t.ok((await other.usageRecords(ID, ALL, null, 1000)).some(({ id }) => id === 'a'))
   })
+
+  await t.test('a plan whose usage records cannot be stored has a bounded number of them, and loses none', async (t) => {
+    const place = await (await emptyDatabase(t, server)).place(t)
+    const { bulkWrite } = Collection.prototype
+    t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+    const { promise: isFree, resolve: free } = Promise.withResolvers<void>()
+    let most = 0
+    Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
+      if (this.collectionName === 'usage_records') await isFree
+      const [operations] = values as unknown as [{ replaceOne?: { replacement: { outbox?: unknown[] } } }[]]
+      for (const { replaceOne } of operations) most = Math.max(most, replaceOne?.replacement.outbox?.length ?? 0)
+      return bulkWrite.apply(this, values)
+    }
+    const store = await place.open({ recordsUsage: true })
+    await store.change(ID, plan(), T0)
+    const wanted = Array.from({ length: 1_200 }, (_none, n) => `r${n}`)
+    const charges = Array.from({ length: 8 }, async (_none, client) => {
+      for (let n = client; n < wanted.length; n += 8) await charge(store, wanted[n]!, T0 + n)
+    })
+    // Until the writes of the plan wait, it has as many as it may.
+    while (most <= 500) await new Promise((resolve) => setImmediate(resolve))
+    // Time in which further writes would be made.
+    for (let n = 0; n < 100; n++) await store.clock()
+    free()
+    await Promise.all(charges)
+    t.ok(most <= 520, `at most ${most}`)
+    t.same((await store.usageRecords(ID, ALL, null, 2_000)).map(({ id }) => id).toSorted(), wanted.toSorted())
+    t.equal((await store.subscription(ID))?.coding?.weekly.used, 6_000)
+  })
 })

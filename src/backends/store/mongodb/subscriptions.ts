@@ -151,6 +151,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
 
   /** Compare-and-set by the version. */
   async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
+    if (record.outbox) await outboxes.relieve(record.outbox)
     const next = { ...toStored(toStoredRecord(record)), ...derived(record), write: randomUUID() }
     const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
     if (isDone) keep(record)

@@ -33,6 +33,8 @@ export type Outboxes = {
   unstored(outbox: UsageRecord[]): UsageRecord[]
   /** The record of a plan was written with these, at the time `at`: stores them in the background. */
   written(outbox: UsageRecord[], at: number): void
+  /** Waits for what is being stored, where the record of a plan has become large by them: it would grow until its document is too large. */
+  relieve(outbox: UsageRecord[]): Promise<void>
   /** The record of a plan was read with these: another process made them. */
   found(outbox: UsageRecord[]): void
 }
@@ -42,6 +44,8 @@ const MAX_REMEMBERED = 10_000
 /** So many usage records of other processes stay in the record of a plan, and so long: above, this process stores them too. */
 const MAX_FOREIGN = 64
 const FOREIGN_MS = 10_000
+/** Usage records in the record of a plan: its writes wait for them from here on. */
+const MAX_OUTBOX = 500
 /** Ids in one update. */
 const MAX_PUBLISHED = 500
 
@@ -55,6 +59,7 @@ export function openUsageRecords(database: Database, publishes: boolean): { outb
   )
   const stored = new Set<string>()
   const inProgress = new Set<string>()
+  const insertions = new Set<Promise<void>>()
   const foreign = new WeakSet<UsageRecord>()
 
   /** Those that are there stay as they are. */
@@ -91,7 +96,12 @@ export function openUsageRecords(database: Database, publishes: boolean): { outb
         const isFull = outbox.length > MAX_FOREIGN
         const isDue = (one: UsageRecord) => isFull || at - one.at > FOREIGN_MS || !foreign.has(one)
         const due = outbox.filter((one) => !stored.has(one.id) && !inProgress.has(one.id) && isDue(one))
-        if (due.length > 0) void storeOwn(due)
+        if (due.length === 0) return
+        const insertion = storeOwn(due).finally(() => insertions.delete(insertion))
+        insertions.add(insertion)
+      },
+      async relieve(outbox) {
+        if (outbox.length > MAX_OUTBOX) await Promise.all(insertions)
       },
       found(outbox) {
         for (const one of outbox) foreign.add(one)
