@@ -106,7 +106,7 @@ t.test('a missing or unusable ffmpeg, ffprobe, filter or encoder is named in a s
   const video = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'zscale', 'tonemap', 'split', 'xfade', 'concat']
   const filters = [...video, 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
   await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\nexit 0\n`)
-  t.match(await sentence(), /bin\/ffmpeg was built without the encoders of mp4, webm, m4a, mp3, wav$/)
+  t.match(await sentence(), /bin\/ffmpeg was built without the encoders of mp4, webm, m4a, mp3, wav, flac$/)
   await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\n[ "$2" = -encoders ] && printf ' A..... pcm_s16le PCM\\n A..... aac AAC\\n'\nexit 0\n`)
   t.equal(await sentence(), 'found m4a,wav')
 })
