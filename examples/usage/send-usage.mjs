@@ -1,4 +1,4 @@
-// Sends usage records, one CloudEvent a line on standard input, to a billing system. Sending them again is harmless: each system drops an id that it has.
+// Sends usage records, one CloudEvent a line on standard input, to a billing system. OpenMeter and Lago drop an id that they have; Stripe does for a day.
 //
 //   tollgate usage export --since 2026-11-01 --until 2026-12-01 | node send-usage.mjs openmeter|lago|stripe <address> [customers.json]
 //
