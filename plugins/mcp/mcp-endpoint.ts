@@ -1,11 +1,12 @@
 /** The MCP endpoint over the official SDK, loaded with the first request. */
 import type { ServerResponse } from 'node:http'
 import { toNodeHandler, type NodeIncomingMessageLike } from '@modelcontextprotocol/node'
-import { createMcpHandler, Server, type AuthInfo, type McpRequestContext } from '@modelcontextprotocol/server'
+import { createMcpHandler, Server, SERVER_INFO_META_KEY, type AuthInfo, type McpRequestContext } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import about from '../../package.json' with { type: 'json' }
 import { findTask } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
+import { directCallOf, type DirectCall } from './direct-calls.ts'
 import type { RequestContext } from './request-context.ts'
 import { serveTaskResources } from './task-resources.ts'
 import { refusedListen, serveTasks, TASKS_EXTENSION } from './tasks-extension.ts'
@@ -59,6 +60,16 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     legacy: 'stateless',
     onerror: (err) => app.log.info({ err }, 'MCP request refused'),
   })
+
+  /** The answer of a direct call, with the members that the SDK gives it. */
+  async function answer({ id, name, args, era }: DirectCall, context: RequestContext, response: ServerResponse): Promise<void> {
+    const result = await call(name, args, context, { mcpReq: { signal: context.signal, notify: async () => {} } })
+    const more = era === 'modern' ? { resultType: 'complete', _meta: { [SERVER_INFO_META_KEY]: ABOUT } } : {}
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ result: { ...result, ...more }, jsonrpc: '2.0', id }))
+  }
+
   const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ event: 'mcp_request_failed', err }, 'MCP request failed') })
   return {
     async serve(context, response) {
@@ -69,6 +80,13 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
       // Any type is both of those that the SDK looks for by name (RFC 9110, 12.5.1).
       const { headers } = context.request.raw
       if (/(^|,)\s*\*\/\*\s*([;,]|$)/.test(headers.accept ?? '*/*')) headers.accept = 'application/json, text/event-stream'
+      const direct = directCallOf(context.request)
+      if (direct) {
+        return answer(direct, context, response).catch((err: unknown) => {
+          app.log.error({ event: 'mcp_request_failed', err }, 'MCP request failed')
+          response.destroy()
+        })
+      }
       const message = Object.assign(context.request.raw, { auth }) as NodeIncomingMessageLike
       return serve(message, response, context.request.body)
     },

@@ -1,10 +1,10 @@
 /** Progress notifications of a task that a client waits for. */
-import type { ServerContext } from '@modelcontextprotocol/server'
 import type { Task } from '../../src/domain/task.ts'
 import { publicStatus } from '../../src/tasks/public-record.ts'
+import type { CallContext } from './request-context.ts'
 
 /** Sends progress notifications to a client that gave a progress token, whenever the progress rises. */
-export function progressReporter({ mcpReq }: ServerContext): (task: Task) => void {
+export function progressReporter({ mcpReq }: CallContext): (task: Task) => void {
   const progressToken = mcpReq._meta?.progressToken
   let reported = -1
   return (task) => {

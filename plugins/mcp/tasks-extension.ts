@@ -13,11 +13,11 @@ import {
   type ClientCapabilities,
   type Result,
   type Server,
-  type ServerContext,
 } from '@modelcontextprotocol/server'
 import type { Failure } from '../../src/domain/errors.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { publicStatus } from '../../src/tasks/public-record.ts'
+import type { CallContext } from './request-context.ts'
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks'
 
@@ -36,7 +36,7 @@ export type TaskMethods = {
 }
 
 /** Whether the client declared the extension on this request. */
-export function declaresTasks({ mcpReq }: ServerContext): boolean {
+export function declaresTasks({ mcpReq }: CallContext): boolean {
   return isDeclared(mcpReq.envelope)
 }
 

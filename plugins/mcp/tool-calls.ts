@@ -1,11 +1,5 @@
 /** Calls of tools: arguments checked, tasks waited for, media attached, failures as the REST API has them. */
-import {
-  ProtocolError,
-  ProtocolErrorCode,
-  type CallToolResult,
-  type ServerContext,
-  type Tool as PublishedTool,
-} from '@modelcontextprotocol/server'
+import { ProtocolError, ProtocolErrorCode, type CallToolResult, type Tool as PublishedTool } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import type { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
@@ -17,7 +11,7 @@ import { accountTools } from './account-tools.ts'
 import { creationTools } from './creation-tools.ts'
 import { openMediaContent } from './media-content.ts'
 import { progressReporter } from './progress.ts'
-import type { RequestContext } from './request-context.ts'
+import type { CallContext, RequestContext } from './request-context.ts'
 import { declaresTasks, taskHandle } from './tasks-extension.ts'
 import type { Tool } from './tool.ts'
 import { uploadTool } from './upload-tool.ts'
@@ -26,7 +20,7 @@ export type ToolCalls = {
   /** The tools as `tools/list` shows them. */
   list: PublishedTool[]
   /** `tools/call`. Throws a `ProtocolError` for an unknown tool; every other failure is a tool error with the code and message of the REST API. */
-  call(name: string, args: unknown, context: RequestContext, protocol: ServerContext): Promise<CallToolResult>
+  call(name: string, args: unknown, context: RequestContext, protocol: CallContext): Promise<CallToolResult>
   /** The result of a tool that answers with a task, as it is now. */
   resultOf(task: Task, context: RequestContext): Promise<CallToolResult>
 }
@@ -48,7 +42,7 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
     return task.state === 'failed' ? { ...result, isError: true } : result
   }
 
-  async function waited(task: Task, seconds: number, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {
+  async function waited(task: Task, seconds: number, context: RequestContext, protocol: CallContext): Promise<CallToolResult> {
     const wait = {
       ms: seconds * 1000,
       signal: AbortSignal.any([context.signal, protocol.mcpReq.signal]),
@@ -57,7 +51,7 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
     return resultOf((await app.taskWatch.untilFinal(task, context.caller.key.keyId, wait)).task, context)
   }
 
-  async function call(name: string, args: unknown, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {
+  async function call(name: string, args: unknown, context: RequestContext, protocol: CallContext): Promise<CallToolResult> {
     const tool = tools.get(name)
     if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Tool ${name} not found`)
     const given = (args ?? {}) as Record<string, unknown>

@@ -113,11 +113,16 @@ function keepLease(
   // A store that is away is asked again.
   const loops = [periodicTask(leaseMs / 3, renew, () => {}), periodicTask(WATCH_MS, watch, () => {})]
   for (const loop of loops) void loop.start()
+  // They do not keep the process alive, and a run must: a stop waits for it, to hand it back.
+  const alive = setInterval(() => {}, leaseMs)
   return {
     progress(percent) {
       reached = percent
     },
-    stop: () => loops.forEach((loop) => void loop.cancel()),
+    stop() {
+      clearInterval(alive)
+      for (const loop of loops) void loop.cancel()
+    },
   }
 }
 

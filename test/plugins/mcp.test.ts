@@ -107,6 +107,26 @@ t.test('the list of tools leaves room in the context of a model', async (t) => {
   t.ok(bytes(tools.map(({ outputSchema }) => outputSchema)) < 18_000, 'all output schemas')
 })
 
+t.test('a call that is answered without the server of the SDK has the same answer as by it', async (t) => {
+  const endpoint = await openEndpoint(t)
+  const { id } = (await endpoint.create({}, { prefer: 'wait=30' })).json()
+  const calls = [['get_task', { task_id: id }], ['get_task', { task_id: id, wait_seconds: 0 }], ['get_task', { task_id: 'unknown' }], ['get_task', { colour: 'red' }], ['list_tasks', { limit: 1 }], ['list_tasks', { kind: 'image', operation: 'trim' }], ['get_usage', {}]] as const
+  for (const [name, args] of calls) {
+    const [message, headers] = modern('tools/call', { name, arguments: args })
+    const { params } = message as { params: { _meta: object } }
+    const stamped = (text: string) => text.replaceAll(/(request_id\\*":\\*"|urn:request:)[\w-]+/g, '$1')
+    // A progress token leaves the call to the SDK.
+    const bySdk = await endpoint.rpc({ ...message, params: { ...params, _meta: { ...params._meta, progressToken: 1 } } }, headers)
+    const directly = await endpoint.rpc(message, headers)
+    t.same(JSON.parse(stamped(JSON.stringify(await messageOf(directly)))), JSON.parse(stamped(JSON.stringify(await messageOf(bySdk)))), `${name} ${JSON.stringify(args)}`)
+    const legacy = { jsonrpc: '2.0', id: 'a', method: 'tools/call', params: { name, arguments: args } }
+    const before = { 'mcp-protocol-version': '2025-11-25' }
+    const [streamed, plain] = [await endpoint.rpc({ ...legacy, params: { ...legacy.params, _meta: { progressToken: 1 } } }, before), await endpoint.rpc(legacy, before)]
+    t.same([streamed.headers.get('content-type'), plain.headers.get('content-type')], ['text/event-stream', 'application/json'])
+    t.same(JSON.parse(stamped(JSON.stringify(await messageOf(plain)))), JSON.parse(stamped(JSON.stringify(await messageOf(streamed)))), `${name} ${JSON.stringify(args)}`)
+  }
+})
+
 t.test('a client that accepts anything is answered', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   for (const accept of ['*/*', 'text/html, */*;q=0.1']) {
