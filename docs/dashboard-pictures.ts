@@ -96,7 +96,7 @@ const browser = await chromium.launch({ executablePath: installed('chromium'), a
 
 async function photograph(page: Page, name: string): Promise<void> {
   await page.waitForLoadState('networkidle').catch(() => {})
-  await sharp(await page.screenshot()).webp({ quality: 82 }).toFile(join(PICTURES, `${name}.webp`))
+  await sharp(await page.screenshot()).webp({ quality: 78 }).toFile(join(PICTURES, `${name}.webp`))
   console.log(`docs/dashboard/${name}.webp`)
 }
 
