@@ -10,7 +10,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 COPY engines ./engines
 COPY image/prune.mjs ./image/
-RUN npm ci --omit=dev --ignore-scripts --workspace=engines/image && node engines/image/prune.mjs && node image/prune.mjs node_modules
+RUN npm ci --omit=dev --ignore-scripts && node engines/image/prune.mjs && node image/prune.mjs node_modules
 
 # The page of the dashboard, built, and the bills of materials. Their tools stay in this stage.
 FROM node:26-slim AS page

@@ -4,8 +4,8 @@
 export type Recipe = {
   /** Copies from the checkout in the stage and those that it is built from. */
   copies: { from: string; to: string }[]
-  /** Whether it has the packages of engines. */
-  engines: boolean
+  /** What `npm ci` is called with to install its packages. */
+  install: string[]
   /** Debian packages that are installed. */
   packages: string[]
   workdir: string
@@ -15,7 +15,7 @@ export type Recipe = {
   entrypoint: string[]
 }
 
-const EMPTY: Recipe = { copies: [], engines: false, packages: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
+const EMPTY: Recipe = { copies: [], install: [], packages: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
 
 /** Parses a stage of a Dockerfile as simple as ours, the last one by default. Throws for an unsupported instruction and an unknown stage. */
 export function readDockerfile(text: string, target?: string): Recipe {
@@ -35,9 +35,11 @@ export function readDockerfile(text: string, target?: string): Recipe {
     else if (instruction === 'COPY') {
       const from = /^--from=(.+)$/.exec(words[0] ?? '')?.[1]
       recipe.copies.push(...(from === 'program' ? (stages.get(from)?.copies ?? []) : copiesOf(words)))
-      recipe.engines ||= from === 'engines'
+      if (words.at(-1) === './node_modules') recipe.install = stages.get(from ?? '')?.install ?? []
+    } else if (instruction === 'RUN') {
+      recipe.packages.push(...packagesOf(line))
+      recipe.install = /^RUN npm ci ([^&]*)/.exec(line)?.[1]?.trim().split(/\s+/) ?? recipe.install
     }
-    else if (instruction === 'RUN') recipe.packages.push(...packagesOf(line))
     else throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
   }
   const found = target === undefined ? recipe : stages.get(target)

@@ -32,5 +32,5 @@ function prune(folder) {
 }
 
 const modules = process.argv[2] ?? 'node_modules'
-for (const form of OTHER_FORMS) rmSync(join(modules, form), { recursive: true })
+for (const form of OTHER_FORMS) rmSync(join(modules, form), { recursive: true, force: true })
 prune(modules)

@@ -21,7 +21,7 @@ const ETC = {
 const IN_IMAGE = 'unset NODE_OPTIONS; mount -t proc proc "$1/proc"; exec unshare --root "$1" --wd "$2" -- "$NODE" "$3"'
 
 /** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder, and adds compiled code. */
-export function fillRootfs(folder: string, root: string, { copies, engines, packages, workdir, env }: Recipe): void {
+export function fillRootfs(folder: string, root: string, { copies, install, packages, workdir, env }: Recipe): void {
   const inside = (path: string) => join(folder, path)
   for (const path of ['etc', 'tmp', 'proc', 'dev', workdir]) mkdirSync(inside(path), { recursive: true })
   chmodSync(inside('tmp'), 0o1777)
@@ -35,9 +35,8 @@ export function fillRootfs(folder: string, root: string, { copies, engines, pack
   execFileSync(join(root, 'node_modules/.bin/node'), [join(root, 'plugins/dashboard/build.mjs')], { stdio: 'inherit' })
   for (const { from, to } of copies) cpSync(join(root, from), join(app, to), { recursive: true })
   cpSync(join(root, 'package-lock.json'), join(app, 'package-lock.json'))
-  const which = engines ? [] : ['--workspaces=false']
-  execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', ...which, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
-  if (engines) execFileSync(process.execPath, [join(app, 'engines/image/prune.mjs')])
+  execFileSync('npm', ['ci', ...install, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
+  if (!install.includes('--workspaces=false')) execFileSync(process.execPath, [join(app, 'engines/image/prune.mjs')])
   execFileSync(process.execPath, [join(root, 'image/prune.mjs'), join(app, 'node_modules')])
   rmSync(join(app, 'package-lock.json'))
   writeSbom(app, root)

@@ -40,7 +40,9 @@ t.test('its bill of materials lists the packages that are installed in it, those
   const { packages }: { packages: Record<string, { name?: string; version: string; link?: boolean }> } = await read('node_modules/.package-lock.json')
   const installed = Object.entries(packages).filter(([path, { link }]) => path.startsWith('node_modules/') && !link).map(([path, { name, version }]) => ({ name: name ?? path.split('node_modules/').at(-1) ?? '', version }))
   const bundled: Package[] = await read('plugins/dashboard/dist/licenses.json')
-  t.same(names((await read('sbom.cdx.json')).components), names([...installed, ...bundled, { name: 'node', version: process.versions.node }]))
+  const components: (Package & { type: string })[] = (await read('sbom.cdx.json')).components
+  // Models are no packages (sbom.test.ts).
+  t.same(names(components.filter(({ type }) => type !== 'machine-learning-model')), names([...installed, ...bundled, { name: 'node', version: process.versions.node }]))
 })
 
 t.test('the build context has every file that the Dockerfile copies from it', async (t) => {
@@ -99,6 +101,11 @@ function startsCompiled(t: Test, { role, log }: Process): void {
   t.not(accepted.length, 0, `${role} starts from compiled code`)
   t.same(missing.filter((module) => !module.includes('/node_modules/')), [], `${role} strips no types`)
 }
+
+t.test('the target gateway has no packages of engines', async (t) => {
+  const target = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'), 'gateway')
+  t.same(target, { ...recipe, install: [...recipe.install, '--workspaces=false'] })
+})
 
 t.test('the target ffmpeg is the image with one package more', async (t) => {
   const target = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'), 'ffmpeg')

@@ -18,7 +18,7 @@ const PACKAGES = ['runc', 'nftables', 'libnftables1', 'libnftnl11', 'libmnl0', '
 /** `folder` has the file system of the image, which is one program. */
 async function image(folder: string, file: string, name: string, program: string): Promise<void> {
   for (const needed of ['data', 'etc']) await mkdir(join(folder, needed), { recursive: true })
-  await writeArchive(folder, file, name, { copies: [], engines: false, packages: [], workdir: '/', env: {}, user: '65532:65532', ports: [], entrypoint: [program] })
+  await writeArchive(folder, file, name, { copies: [], install: [], packages: [], workdir: '/', env: {}, user: '65532:65532', ports: [], entrypoint: [program] })
 }
 
 /** Builds `coredns.go` into the folder. */
