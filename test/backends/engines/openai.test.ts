@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
 import { mediaInfo } from '../../../src/domain/media-info.ts'
-import { imageSize, videoSeconds, videoSize } from '../../../src/backends/engines/openai/model-traits.ts'
+import { imageSize, ordered, videoSize } from '../../../src/backends/engines/openai/model-traits.ts'
 import { openaiEngines } from '../../../src/backends/engines/openai/openai.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
@@ -87,7 +87,9 @@ t.test('the size is the nearest that the model takes within the route, else as g
   }
   t.same(videoSize('sora-2', { width: 640, height: 360 }, limits), { width: 1280, height: 720 })
   t.same(videoSize('wan-2', { width: 640, height: 360 }, limits), { width: 640, height: 360 })
-  t.same([videoSeconds('sora-2', 5000, limits), videoSeconds('sora-2', 5000, { ...limits, durationMs: 3000 }), videoSeconds('wan-2', 5400, limits)], [4, null, 5])
+  const length = (model: string, durationMs: number, most = limits.durationMs) => ordered({ ...video, durationMs }, model, { ...limits, durationMs: most })?.durationMs
+  t.same([length('sora-2', 5000), length('sora-2', 100), length('sora-2', 7900, 7900), length('wan-2', 5400), length('wan-2', 100), length('wan-2', 5700, 5700)], [4000, 4000, 4000, 5000, 1000, 5000])
+  t.same([length('sora-2', 3000, 3000), length('wan-2', 500, 500)], [undefined, undefined], 'none that is as short as the limits')
 })
 
 t.test('a picture may come as a URL; it is fetched without the key when it lies elsewhere, and measured', async (t) => {
@@ -112,6 +114,8 @@ t.test('facts and amounts are measured from the bytes, not taken from the answer
   fake.next('POST /v1/images/generations', answers(200, { size: '9999x9999', data: [{ b64_json: png(300, 200).toString('base64') }] }))
   t.match(await engine.run(image, runOf()), { facts: { width: 300, height: 200, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 60 } })
   t.same(engine.quote(image, runOf().limits), { Job: 1000, Second: 0, Megapixel: 1049 })
+  t.same(engine.quote({ ...image, width: 64, height: 64 }, runOf().limits, 'gpt-image-1'), { Job: 1000, Second: 0, Megapixel: 1049 }, 'the size that is ordered')
+  t.same(engine.quote({ ...video, width: 640, height: 360, durationMs: 100 }, runOf().limits, 'sora-2'), { Job: 1000, Second: 4000, Megapixel: 922 }, 'the length that is ordered')
   t.same(engine.quote(edit, { pixels: 2_000_500, durationMs: 9000, bytes: 1 }), { Job: 1000, Second: 0, Megapixel: 2001 })
 })
 

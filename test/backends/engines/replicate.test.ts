@@ -81,6 +81,23 @@ t.test('the parts of a request go to the inputs that the entry names, else to th
   t.same(only(fake).input, { prompt: 'waves', duration: 5, aspect_ratio: '16:9' })
 })
 
+t.test('what is ordered is held: a length that the model makes, within the limits', async (t) => {
+  const { fake, engine } = await open(t, { offers: { video: { seconds: [5, 10] }, music: {} } })
+  const music: GenerationRequest = { ...video, kind: 'music', width: null, height: null, format: 'wav' }
+  const cases: [GenerationRequest, number, number, number][] = [
+    [video, 100, 60_000, 5], [video, 8000, 60_000, 10], [video, 8000, 8000, 5], [music, 100, 60_000, 1], [music, 2500, 60_000, 3], [music, 2700, 2900, 2],
+  ]
+  for (const [request, durationMs, mostMs, seconds] of cases) {
+    const limits = { ...runOf().limits, durationMs: mostMs }
+    t.equal(engine.quote({ ...request, durationMs }, limits, MODEL).Second, seconds * 1000, `${request.kind} of ${durationMs} ms`)
+    await engine.run({ ...request, durationMs }, run({ limits }))
+    t.equal(only(fake).input['duration'], seconds)
+  }
+  const [before, limits] = [fake.received.length, { ...runOf().limits, durationMs: 4000 }]
+  t.match(await engine.run({ ...video, durationMs: 4000 }, run({ limits })), { code: 'provider_error', retryable: false })
+  t.equal(fake.received.length, before, 'nothing is ordered that is above the limits')
+})
+
 t.test('every operation gets its inputs, and is not made without an input that would change its result', async (t) => {
   const urls = { media: ['m1', 'm2'], mask: null }
   const cases: [OperationRequest, Record<string, unknown> | string][] = [

@@ -19,15 +19,13 @@ const PICTURE_BYTES = 64 * 1024 * 1024
 /** What the vendor takes as `image`. */
 const SOURCE_BYTES = 50 * 1024 * 1024
 
-/** Makes a picture from a prompt, of the documented size that is nearest to the requested one within the limits. */
+/** Makes a picture from a prompt. */
 export async function generate(around: Around, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
   const { width, height } = request
   if (width === null || height === null) return notMade('not_supported', false)
-  const size = imageSize(run.model, { width, height }, run.limits)
-  if (!size) return noSize(run)
   const { prompt, n, negativePrompt } = request
   const fields = {
-    ...parametersOf(run, size, request.format, request.seed),
+    ...parametersOf(run, { width, height }, request.format, request.seed),
     prompt,
     ...(n !== undefined && { n }),
     ...(run.quality !== undefined && { quality: run.quality }),
@@ -50,15 +48,12 @@ export async function edit(around: Around, request: Edit, run: Run): Promise<Mad
     (await maskFor(picture, await bytesOf(mask), request.kind === 'inpaint' ? request.growMask : 0, 'transparent', run.limits, loadSharp))
   if (drawn && 'outcome' in drawn) return drawn
   const size = imageSize(run.model, picture, run.limits)
-  if (!size) return noSize(run)
+  if (!size) return faulty(`${run.model} makes no picture within the route's max.megapixels (${run.limits.pixels} pixels)`, false)
   const fields = { ...parametersOf(run, size, request.format, request.seed), prompt: request.prompt }
   const parts: Part[] = Object.entries(fields).map(([name, value]) => ({ name, value: String(value) }))
   parts.push(filePart('image', `image.${extensionOf(picture)}`, picture), ...(drawn ? [filePart('mask', 'mask.png', drawn)] : []))
   return made(around, '/images/edits', multipart(parts), request, run)
 }
-
-const noSize = ({ model, limits }: Run): NotMade =>
-  faulty(`${model} makes no picture within the route's max.megapixels (${limits.pixels} pixels)`, false)
 
 /** GPT image models choose no `response_format` and take `output_format`; the others the other way round. Only compatible servers take a seed. */
 function parametersOf({ model }: Run, { width, height }: Size, format: string, seed: number | null): Record<string, string | number> {

@@ -3,6 +3,7 @@
  * what was requested. Pure.
  */
 import type { GenerationOption, Limits } from '../../../domain/media-generations.ts'
+import { orderedMs, type Order } from '../provider/ordered-request.ts'
 
 export type Size = { width: number; height: number }
 
@@ -62,13 +63,16 @@ export function videoSize(model: string | null, wanted: Size, limits: Limits): S
   return fixed ? nearest(fixed, wanted, limits) : wanted
 }
 
-/** Whole seconds to request of a video model, or null when it makes none as short as the limits. */
-export function videoSeconds(model: string | null, durationMs: number, limits: Limits): number | null {
-  const seconds = durationMs / 1000
-  if (!model?.startsWith('sora-')) return Math.max(1, Math.round(seconds))
-  const [best] = SORA_SECONDS.filter((one) => one * 1000 <= limits.durationMs).sort((a, b) => Math.abs(a - seconds) - Math.abs(b - seconds))
-  return best ?? null
+/** A picture or a film of the size and length that the model makes. */
+export const ordered: Order = (request, model, limits) => {
+  const { kind, width, height, durationMs } = request
+  if (width === null || height === null) return request
+  if (kind === 'image') return sized(request, imageSize(model, { width, height }, limits))
+  const lastsMs = durationMs === null ? null : orderedMs(durationMs, limits, model?.startsWith('sora-') ? SORA_SECONDS : undefined)
+  return lastsMs === null ? null : sized({ ...request, durationMs: lastsMs }, videoSize(model, { width, height }, limits))
 }
+
+const sized = <T>(request: T, size: Size | null): (T & Size) | null => size && { ...request, ...size }
 
 /** Nearest by shape first, since a picture can be scaled but not reshaped, then by size. */
 function nearest(sizes: readonly Size[], wanted: Size, limits: Limits): Size | null {

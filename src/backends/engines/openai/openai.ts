@@ -8,7 +8,7 @@ import { offersOf, providedEngine } from '../provider/provided-engine.ts'
 import { openResults } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { edit, generate } from './images.ts'
-import { optionsOf } from './model-traits.ts'
+import { optionsOf, ordered } from './model-traits.ts'
 import { sound } from './sound.ts'
 import { film } from './videos.ts'
 
@@ -64,7 +64,7 @@ export function openaiEngines(outside: Outside): OpenEngine {
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
-    const engine = providedEngine(api, offersOf(given, !runs || hasSharp()), async (request, run, background) => {
+    const engine = providedEngine(api, offersOf(given, !runs || hasSharp()), ordered, async (request, run, background) => {
       if (request.kind === 'image') return generate({ api, results }, request, run)
       if (request.kind === 'ai_edit' || request.kind === 'inpaint') return edit({ api, results }, request, run)
       if (request.kind === 'video') return film({ api, results, outside, background }, request, run)

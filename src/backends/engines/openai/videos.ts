@@ -2,7 +2,7 @@
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
-import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
+import { failureOf, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob, type JobStatus } from '../provider/job.ts'
 import { bytesOf, extensionOf, loadSharp, PICTURE_TYPES, pictureOf } from '../provider/mask.ts'
 import { filePart, multipart, type Part } from '../provider/multipart.ts'
@@ -10,7 +10,6 @@ import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
 import { measured, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'
-import { videoSeconds, videoSize } from './model-traits.ts'
 
 type Around = { api: Api; results: Results; outside: Outside; background(work: Promise<unknown>): void }
 
@@ -19,14 +18,11 @@ export async function film({ api, results, outside, background }: Around, reques
   const { model, limits, signal, idempotencyKey } = run
   const { width, height, durationMs } = request
   if (width === null || height === null || durationMs === null) return notMade('not_supported', false)
-  const size = videoSize(model, { width, height }, limits)
-  const seconds = videoSeconds(model, durationMs, limits)
-  if (!size || seconds === null) return faulty(`${model} makes no video within the route's max`, false)
   const fields = {
     ...(model === null ? {} : { model }),
     prompt: request.prompt,
-    seconds: String(seconds),
-    size: `${size.width}x${size.height}`,
+    seconds: String(durationMs / 1000),
+    size: `${width}x${height}`,
   }
   const [first] = run.inputs
   const path = (id: string): string => `/videos/${encodeURIComponent(id)}`

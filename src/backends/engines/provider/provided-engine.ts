@@ -2,6 +2,8 @@
 import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api.ts'
+import { faulty } from './failure.ts'
+import { orderedRequest, type Order } from './ordered-request.ts'
 
 /** Makes what was requested. `background` takes work that continues after the run and may fail. */
 export type Make = (request: EngineRequest, run: Run, background: (work: Promise<unknown>) => void) => Promise<Made | NotMade>
@@ -22,8 +24,13 @@ export function offersOf(
 export const CANCEL_MS = 10_000
 export const POLL_MS = 30_000
 
-/** The engine over `make`. `run` rejects as soon as its signal is aborted; whatever else `make` throws is `internal`, which may be tried again. */
-export function providedEngine(api: Api, { offers, missing }: Required<Pick<Engine, 'offers' | 'missing'>>, make: Make): Engine {
+/** The engine over `make`, which gets what `order` makes of the request; the same is quoted. `run` rejects as soon as its signal is aborted; whatever else `make` throws is `internal`, which may be tried again. */
+export function providedEngine(
+  api: Api,
+  { offers, missing }: Required<Pick<Engine, 'offers' | 'missing'>>,
+  order: Order,
+  make: Make,
+): Engine {
   const working = new Set<Promise<unknown>>()
   let closing: Promise<void> | null = null
 
@@ -40,11 +47,15 @@ export function providedEngine(api: Api, { offers, missing }: Required<Pick<Engi
   return {
     offers,
     missing,
-    quote: amountsAtMost,
+    quote: (request, limits, model = null) => amountsAtMost(orderedRequest(order, request, model, limits) ?? request, limits),
     async run(request, run) {
       run.signal.throwIfAborted()
       if (!Object.hasOwn(offers, request.kind)) return notMade('not_supported', false)
-      const making = make(request, run, track)
+      const { model, limits, job } = run
+      // A job that was ordered already is resumed whatever the limits are now.
+      const ordered = orderedRequest(order, request, model, limits) ?? (job.id === null ? null : request)
+      if (!ordered) return faulty(`${model} makes no ${request.kind} within the route's max`, false)
+      const making = make(ordered, run, track)
       track(making)
       try {
         return await Promise.race([making, aborted(run.signal)])

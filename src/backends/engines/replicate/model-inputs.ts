@@ -87,12 +87,9 @@ export function optionsIn(names: InputNames): GenerationOption[] {
   return GENERATION_OPTIONS.filter((option) => taken[option] !== undefined)
 }
 
-/** What a model takes some values of only. */
-export type Values = { seconds?: readonly number[]; aspectRatios?: readonly string[] }
-
-/** Names the parts of a request as the model does, with the nearest of the values that it takes. `lacking`: the request has a part that matters and that no input of the model takes. */
-export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls, values: Values = {}): ModelInput {
-  const parts = partsOf(request, urls, values)
+/** Names the parts of a request as the model does, with the nearest of the ratios that it takes. `lacking`: the request has a part that matters and that no input of the model takes. */
+export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls, ratios?: readonly string[]): ModelInput {
+  const parts = partsOf(request, urls, ratios)
   const lacking = NEEDED.find((part) => parts[part] !== undefined && names[part] === undefined && !isUsual(part, parts[part], names))
   if (lacking !== undefined) return { outcome: 'lacking', part: lacking }
   const entries = Object.entries(names).flatMap(([part, name]) => {
@@ -113,31 +110,25 @@ function isUsual(part: PartName, value: unknown, names: InputNames): boolean {
 
 type Parts = Partial<Record<PartName, unknown>>
 
-function partsOf(request: EngineRequest, { media, mask }: MediaUrls, values: Values): Parts {
+function partsOf(request: EngineRequest, { media, mask }: MediaUrls, ratios?: readonly string[]): Parts {
   // Models name the extension.
   const format = request.format === 'jpeg' ? 'jpg' : request.format
-  const parts: Parts = { ...ownParts(request, values), format, mask: mask ?? undefined, media: media[0] }
+  const parts: Parts = { ...ownParts(request, ratios), format, mask: mask ?? undefined, media: media[0] }
   return request.kind === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
 }
 
 /** The parameters of a request as parts: times in seconds, sizes as models take them. */
-function ownParts(request: EngineRequest, { seconds, aspectRatios = RATIOS }: Values): Parts {
+function ownParts(request: EngineRequest, ratios: readonly string[] = RATIOS): Parts {
   const parts: Parts = Object.fromEntries(
     Object.entries(request).map(([name, value]) =>
       name.endsWith('Ms') ? [SECONDS_OF[name] ?? name, value === null ? undefined : value / 1000] : [name, value ?? undefined],
     ),
   )
   if (!('width' in request)) return parts
-  const { width, height, durationMs } = request
-  // Models take whole seconds.
-  if (durationMs !== null) parts.seconds = nearest(seconds ?? [Math.max(1, Math.round(durationMs / 1000))], durationMs / 1000)
-  if (width !== null && height !== null)
-    Object.assign(parts, { size: `${width}x${height}`, aspectRatio: ratioOf(width, height, aspectRatios) })
+  const { width, height } = request
+  if (width !== null && height !== null) Object.assign(parts, { size: `${width}x${height}`, aspectRatio: ratioOf(width, height, ratios) })
   return parts
 }
-
-const nearest = (values: readonly number[], wanted: number): number | undefined =>
-  values.toSorted((a, b) => Math.abs(a - wanted) - Math.abs(b - wanted))[0]
 
 const SECONDS_OF: Record<string, PartName> = { startMs: 'startSeconds', endMs: 'endSeconds', durationMs: 'seconds' }
 

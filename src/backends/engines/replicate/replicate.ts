@@ -10,18 +10,10 @@ import { bytesOf, hasSharp, loadSharp, maskFor, PICTURE_TYPES, pictureOf, type M
 import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provided-engine.ts'
 import { measured, openResults, together } from '../provider/result.ts'
+import { orderedMs, type Order } from '../provider/ordered-request.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { urlOf } from './media-upload.ts'
-import {
-  modelInput,
-  optionsIn,
-  PARTS,
-  unsupportedParameter,
-  USUAL_NAMES,
-  type InputNames,
-  type MediaUrls,
-  type Values,
-} from './model-inputs.ts'
+import { modelInput, optionsIn, PARTS, unsupportedParameter, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
 import { complaintOf, predictionStatus, resultUrls, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
@@ -79,7 +71,7 @@ export const ReplicateOptions = Type.Object(
   strict,
 )
 
-type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks } & Values
+type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks; seconds?: readonly number[]; aspectRatios?: readonly string[] }
 const usualNames: Partial<Record<EngineRequest['kind'], InputNames>> = USUAL_NAMES
 const namesOf = ({ inputs: named }: Offer, kind: EngineRequest['kind']): InputNames => named ?? usualNames[kind] ?? {}
 type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
@@ -92,7 +84,7 @@ export function replicateEngines(outside: Outside): OpenEngine {
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
-    const engine = providedEngine(api, offersOf(offered, !runs || hasSharp()), async (request, run, background) => {
+    const engine = providedEngine(api, offersOf(offered, !runs || hasSharp()), orderOf(offers), async (request, run, background) => {
       const offer = offers[request.kind] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
@@ -112,6 +104,16 @@ export function replicateEngines(outside: Outside): OpenEngine {
     }
   }
 }
+
+/** The length that the prediction gets; a model that is not told any, and has no list, makes what it makes. */
+const orderOf =
+  (offers: Partial<Record<EngineRequest['kind'], Offer>>): Order =>
+  (request, _model, limits) => {
+    const offer = offers[request.kind]
+    if (!offer || request.durationMs === null || !(offer.seconds ?? namesOf(offer, request.kind).seconds)) return request
+    const durationMs = orderedMs(request.durationMs, limits, offer.seconds)
+    return durationMs === null ? null : { ...request, durationMs }
+  }
 
 /** A quality under the name that the model has for it. */
 const asModelsSay = (request: EngineRequest, { quality }: Run): EngineRequest =>
@@ -138,7 +140,7 @@ async function predict(
       async start() {
         const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
         if ('outcome' in urls) return urls
-        const given = modelInput(asModelsSay(request, run), namesOf(offer, request.kind), urls, offer)
+        const given = modelInput(asModelsSay(request, run), namesOf(offer, request.kind), urls, offer.aspectRatios)
         if (given.outcome === 'lacking')
           return notMade(
             'not_supported',
