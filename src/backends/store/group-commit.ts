@@ -228,8 +228,9 @@ async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Pr
 }
 
 /**
- * Applies what the lease has covered meanwhile as well, and renews it with what is written. Commands that are called from now on are applied to the record after this attempt, under a first
- * lease once it is written. Returns the record with the lease.
+ * Under a lease, applies what was called during the attempt's read as well: the lease has covered some of it, and is renewed with what is written. Where that writes nothing, no version proves
+ * that the record was current after those calls, and they wait for the next attempt. Commands that are called from now on are applied to the record after this attempt, under a first lease
+ * once it is written. Returns the record with the lease.
  */
 function renew(
   queue: Queue,
@@ -238,11 +239,13 @@ function renew(
   batch: QueuedCommand[],
   base: Subscription | null,
 ): CurrentRecord | undefined {
-  const meanwhile = queue.queued.splice(0)
-  batch.push(...meanwhile)
+  const meanwhile = queue.ahead ? queue.queued.splice(0) : []
   applyAll(meanwhile, applied)
-  lease.taken()
-  const isHeld = applied.record() === base ? queue.ahead !== undefined : lease.renew(applied, batch)
+  const isWritten = applied.record() !== base
+  if (isWritten) batch.push(...meanwhile)
+  else queue.queued.unshift(...meanwhile)
+  lease.taken(queue.queued.length)
+  const isHeld = isWritten ? lease.renew(applied, batch) : queue.ahead !== undefined
   const leased = isHeld ? applied : undefined
   queue.ahead &&= leased
   return leased

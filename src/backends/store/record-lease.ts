@@ -62,10 +62,10 @@ export class RecordLease {
     return hasWaited
   }
 
-  /** All waiting commands are being written. */
-  taken(): void {
-    this.#waiting = 0
-    this.#isUrgent = false
+  /** Commands are being written; `left` are still queued, and urgent: they have waited for this one. */
+  taken(left: number): void {
+    this.#waiting = left
+    this.#isUrgent = left > 0
   }
 
   /** Renews the lease in a record to which a batch was applied. Whether there is one then. */

@@ -68,6 +68,15 @@ t.test('very many queued commands are written in batches', async (t) => {
   t.same(sessionOf(record()), { used: 0, reserved: 450 })
 })
 
+t.test('very many commands are written in batches where leases are taken, but no plan has one', async (t) => {
+  const { records, seen } = memory()
+  const { change } = openChanges(records, { leases: true })
+  await change(ID, mediaPlan(), T0)
+  const answers = await Promise.all(Array.from({ length: 450 }, (_, n) => change(ID, hold(`t${n}`), T0)))
+  t.ok(answers.every(({ outcome }) => outcome === 'held'))
+  t.equal(seen.replaces, 4)
+})
+
 t.test('commands queued behind a batch time out together with it', async (t) => {
   const { records, before, seen } = memory()
   let now = 0

@@ -16,11 +16,15 @@ async function setUp() {
   let now = 0
   const pauses: { ms: number; end: () => void }[] = []
   const fails: (() => void)[] = []
+  /** Each is called once, after a read has found what it returns. */
+  const reading: (() => void)[] = []
   const seen = { reads: 0, replaces: 0 }
   const records: VersionedRecords = {
     async read(_id, known) {
       seen.reads++
-      return record && record.version === known ? 'unchanged' : record
+      const found = record && record.version === known ? 'unchanged' : record
+      reading.shift()?.()
+      return found
     },
     unstored: () => [],
     async replace(next, expected) {
@@ -32,7 +36,8 @@ async function setUp() {
     },
   }
   const pause = (ms: number) => new Promise<void>((end) => void pauses.push({ ms, end }))
-  const changes = openChanges(records, { leases: true, clock: () => now, pause })
+  const open = () => openChanges(records, { leases: true, clock: () => now, pause })
+  const changes = open()
   const told: string[] = []
   const turns = async () => {
     for (let n = 0; n < 20; n++) await nextTurn()
@@ -50,6 +55,8 @@ async function setUp() {
     told,
     seen,
     fails,
+    reading,
+    open,
     rival,
     turns,
     now: (command: Command) => {
@@ -135,6 +142,20 @@ t.test('a write without an outcome is repeated, and ends the lease until it succ
   await pass()
   t.same([told, reserved()], [['a stored', 'during stored'], ['first', 'a', 'during']])
   t.match(now(admit('again', 100)), { outcome: 'admitted' })
+})
+
+t.test('no command is answered by a record that was read before its call, with a lease and without', async (t) => {
+  const { changes, open, reading, rival } = await setUp()
+  const extend = (id: string) => ({ op: 'extend', id, tokens: 500 }) as const
+  for (const [gateway, id] of [[changes, 'x'], [open(), 'y']] as const) {
+    let later: Promise<{ outcome: string }> | undefined
+    reading.push(() => {
+      rival({ ...admit(id, 100), instance: 'b' })
+      later = gateway.change(ID, extend(id), T0)
+    })
+    t.match(await gateway.change(ID, extend('unknown'), T0), { outcome: 'gone' })
+    t.match(await later, { outcome: 'extended' })
+  }
 })
 
 t.test('a store that closes writes what waits, and gives the lease back', async (t) => {
