@@ -88,7 +88,12 @@ async function openAll(
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
   const failing = logFailingWrites(log)
-  const usage = { recordsUsage: config.USAGE_MS > 0, publishesUsage: BROKER_URL.startsWith('kafka:') }
+  const usage = {
+    recordsUsage: config.USAGE_MS > 0,
+    publishesUsage: BROKER_URL.startsWith('kafka:'),
+    // Another role may be without the broker's address: what it stores would never be published.
+    storesUsageOfOthers: ['all', 'gateway', 'worker'].includes(config.ROLE),
+  }
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
   const unguarded = keep(

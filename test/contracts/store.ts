@@ -20,7 +20,7 @@ import { usagePromises } from './store/usage-records.ts'
 /**
  * Where the stores of one test open. Empty at first. All handles of one place share its data, as the processes of one installation do; the test closes them.
  */
-export type Place = { open(options?: ChangeOptions & Pick<StoreOptions, 'publishesUsage'>): Promise<Store> }
+export type Place = { open(options?: ChangeOptions & Pick<StoreOptions, 'publishesUsage' | 'storesUsageOfOthers'>): Promise<Store> }
 
 export const storePromises: Promises<Place> = {
   ...subscriptionPromises,

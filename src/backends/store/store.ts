@@ -226,6 +226,8 @@ export type StoreOptions = ChangeOptions & {
   readOnly?: boolean
   /** Usage records that are stored from now on are to be published. */
   publishesUsage?: boolean
+  /** MongoDB: usage records that other processes left in the record of a plan are stored when this one writes it. Else they stay for a process that knows whether to publish them. */
+  storesUsageOfOthers?: boolean
   /** SQLite: writes in a thread of its own and reads in another one, so that this one never waits for the disk. */
   threads?: boolean
 }

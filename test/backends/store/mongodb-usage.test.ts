@@ -57,12 +57,36 @@ t.test('MongoDB', async (t) => {
     await charge(dead, 'a', T0)
     await dead.close()
     Object.assign(Collection.prototype, { bulkWrite })
-    const other = await place.open({ recordsUsage: true })
+    const other = await place.open({ recordsUsage: true, storesUsageOfOthers: true })
     const outbox = async () => (await other.subscription(ID))?.outbox?.map(({ id }) => id) ?? []
     await charge(other, 'b', T0 + 5_000)
     t.ok((await outbox()).includes('a'))
     for (let n = 0; (await outbox()).includes('a'); n++) await charge(other, `c${n}`, T0 + 10_001 + n)
     t.ok((await other.usageRecords(ID, ALL, null, 1000)).some(({ id }) => id === 'a'))
+  })
+
+  await t.test('a process that is no gateway and no worker leaves usage records of others to those who publish them', async (t) => {
+    const place = await (await emptyDatabase(t, server)).place(t)
+    const { bulkWrite } = Collection.prototype
+    t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+    Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
+      if (this.collectionName === 'usage_records') throw new MongoNetworkError('the process has ended')
+      return bulkWrite.apply(this, values)
+    }
+    const gateway = { recordsUsage: true, publishesUsage: true, storesUsageOfOthers: true }
+    const dead = await place.open(gateway)
+    await dead.change(ID, plan(), T0)
+    const wanted = Array.from({ length: 70 }, (_none, n) => `r${n}`)
+    for (const id of wanted) await charge(dead, id, T0)
+    await dead.close()
+    Object.assign(Collection.prototype, { bulkWrite })
+    const command = await place.open()
+    for (let n = 0; n < 3; n++) await command.change(ID, admit(`later-${n}`, 5), T0 + 20_000 + n)
+    await command.close()
+    const other = await place.open(gateway)
+    t.equal((await other.subscription(ID))?.outbox?.length, 70, 'old and many, and still there')
+    t.equal(await other.storeOutboxes(T0 + 60_000, 10), 1)
+    t.same((await other.unpublishedUsage(100)).map(({ id }) => id).toSorted(), wanted.toSorted())
   })
 
   await t.test('a plan whose usage records cannot be stored has a bounded number of them, and loses none', async (t) => {

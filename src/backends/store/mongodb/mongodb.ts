@@ -48,7 +48,7 @@ export const INDEXES: Indexes = {
 export async function openMongodb(url: string, options: StoreOptions = {}, upgrades = UPGRADES): Promise<Store> {
   const { client, name } = await prepare(url, upgrades, options.readOnly ?? false)
   const database = openDatabase(client, name)
-  const usage = openUsageRecords(database, options.publishesUsage ?? false)
+  const usage = openUsageRecords(database, options)
   const subscriptions = openSubscriptions(database, usage.outboxes)
   const queues = openDeliveryQueues(database)
   const deliveries = openDeliveries(database, queues)

@@ -5,7 +5,7 @@
 import type { Filter } from 'mongodb'
 import type { StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import { byPosition, type UsageRecord } from '../../../domain/usage-records.ts'
-import type { Store } from '../store.ts'
+import type { Store, StoreOptions } from '../store.ts'
 import { batchInserts, type Written } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
@@ -41,7 +41,7 @@ export type Outboxes = {
 
 /** Ids that are remembered as stored. A forgotten one is kept, or stored again, which changes nothing. */
 const MAX_REMEMBERED = 10_000
-/** So many usage records of other processes stay in the record of a plan, and so long: above, this process stores them too. */
+/** So many usage records of other processes stay in the record of a plan, and so long: above, a process that may stores them too. */
 const MAX_FOREIGN = 64
 const FOREIGN_MS = 10_000
 /** Usage records in the record of a plan: its writes wait for them from here on. */
@@ -49,7 +49,12 @@ const MAX_OUTBOX = 500
 /** Ids in one update. */
 const MAX_PUBLISHED = 500
 
-export function openUsageRecords(database: Database, publishes: boolean): { outboxes: Outboxes; verbs: Pick<Store, Verbs> } {
+type Options = Pick<StoreOptions, 'publishesUsage' | 'storesUsageOfOthers'>
+
+export function openUsageRecords(
+  database: Database,
+  { publishesUsage = false, storesUsageOfOthers = false }: Options,
+): { outboxes: Outboxes; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredUsage>('usage_records')
   const holders = database.collection<Holder>('subscriptions')
   const insert = batchInserts(
@@ -64,7 +69,7 @@ export function openUsageRecords(database: Database, publishes: boolean): { outb
 
   /** Those that are there stay as they are. */
   async function store(records: UsageRecord[]): Promise<void> {
-    await Promise.all(records.map((record) => insert({ ...toStored(record), ...(publishes ? { unpublished: true } : {}) })))
+    await Promise.all(records.map((record) => insert({ ...toStored(record), ...(publishesUsage ? { unpublished: true } : {}) })))
   }
 
   async function storeOwn(records: UsageRecord[]): Promise<void> {
@@ -94,7 +99,7 @@ export function openUsageRecords(database: Database, publishes: boolean): { outb
       unstored: (outbox) => outbox.filter(({ id }) => !stored.has(id)),
       written(outbox, at) {
         const isFull = outbox.length > MAX_FOREIGN
-        const isDue = (one: UsageRecord) => isFull || at - one.at > FOREIGN_MS || !foreign.has(one)
+        const isDue = (one: UsageRecord) => !foreign.has(one) || (storesUsageOfOthers && (isFull || at - one.at > FOREIGN_MS))
         const due = outbox.filter((one) => !stored.has(one.id) && !inProgress.has(one.id) && isDue(one))
         if (due.length === 0) return
         const insertion = storeOwn(due).finally(() => insertions.delete(insertion))
