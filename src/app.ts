@@ -147,7 +147,7 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
     })
   }
   if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia(budget) })
-  if (runs('gateway', 'worker') && config.USAGE_MS > 0) app.register(usageRecords)
+  if (runs('gateway', 'worker')) app.register(usageRecords)
   if (runs('worker')) app.register(worker, { kinds: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)
@@ -252,7 +252,6 @@ export async function verify(config: Config): Promise<Verified> {
       now,
       keptSince: now - config.TASK_MS,
       eventsKeptSince: now - config.EVENT_MS,
-      usageKeptSince: now - config.USAGE_MS,
     })
   } finally {
     await store.close()

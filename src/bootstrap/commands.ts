@@ -109,7 +109,7 @@ async function checked(config: Config, store: Store, now: number): Promise<Resul
   const files = await openFiles(config.FILES_URL, { storeUrl: config.STORE_URL, credentials: credentialsOf(config), readOnly: true })
   try {
     const sealing = await readSealingKeys(config.SEALING_KEY_FILE)
-    const kept = { keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS, usageKeptSince: now - config.USAGE_MS }
+    const kept = { keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS }
     const found = await checkBackup(store, files, sealing, { now, ...kept })
     return {
       facts: found,

@@ -16,7 +16,7 @@ import type { DerivedKeys } from '../domain/derived-keys.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { parsePlanLimits, type PlanLimits } from '../domain/plan-limits-by-namespace.ts'
 import { openResources, type Resources } from '../backends/resources/resources.ts'
-import { openStore, type Store } from '../backends/store/store.ts'
+import { openStore, type Store, type StoreOptions } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
@@ -88,12 +88,6 @@ async function openAll(
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
   const failing = logFailingWrites(log)
-  const usage = {
-    recordsUsage: config.USAGE_MS > 0,
-    publishesUsage: BROKER_URL.startsWith('kafka:'),
-    // Another role may be without the broker's address: what it stores would never be published.
-    storesUsageOfOthers: ['all', 'gateway', 'worker'].includes(config.ROLE),
-  }
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
   const unguarded = keep(
@@ -108,7 +102,7 @@ async function openAll(
           threads: true,
           isSole: !isDistributed(config),
           leases: config.PLAN_LEASES,
-          ...usage,
+          ...usageOptions(config),
         }),
       STORE_URL,
     ),
@@ -146,6 +140,15 @@ async function openAll(
     broker,
     files: files && instrument('files', files, registry),
     engines,
+  }
+}
+
+function usageOptions({ USAGE_MS, BROKER_URL, ROLE }: Config): StoreOptions {
+  return {
+    recordsUsage: USAGE_MS > 0,
+    publishesUsage: BROKER_URL.startsWith('kafka:'),
+    // Another role may be without the broker's address: what it stores would never be published.
+    storesUsageOfOthers: ['all', 'gateway', 'worker'].includes(ROLE),
   }
 }
 

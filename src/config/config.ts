@@ -172,7 +172,7 @@ export const SETTINGS = {
   USAGE_DAYS: setting(
     '0',
     daysOrNone,
-    'Days that usage records are kept, by which usage is billed; 0: none are made. With Kafka they are published too.',
+    'Days that usage records are kept, by which usage is billed; 0: none are made, and those that there are stay. With Kafka they are published too.',
   ),
   TASK_DAYS: setting('90', days, 'Days that finished tasks and the requests of coding plans are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),

@@ -17,7 +17,7 @@ export async function checkBackup(
   store: Store,
   files: Files,
   sealing: SealingKeys,
-  times: { now: number; keptSince: number; eventsKeptSince: number; usageKeptSince: number },
+  times: { now: number; keptSince: number; eventsKeptSince: number },
 ): Promise<CheckedBackup> {
   const verified = await verifyStore(store, times)
   const results = { present: 0, missing: [] as string[] }

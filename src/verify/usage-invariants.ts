@@ -14,22 +14,24 @@ const PAGE = 500
 
 /**
  * `before` was read before, `after` is read after the usage records of one subscription: what is recorded is at least what was charged `before` and at most what was charged
- * `after`. Days that began before `keptSince` may have lost records to the retention. `read` is called for each usage record.
+ * `after`. Days from which records may have been removed are not compared. `read` is called for each usage record.
  */
 export async function* usageViolations(
   store: Store,
   before: Booked,
   after: () => Promise<Booked>,
-  keptSince: number,
   read: () => void,
 ): AsyncGenerator<string> {
   const { id } = before.record
-  if (booksOf(before, keptSince).size === 0) return
+  const floor = await store.usageFloor()
+  if (booksOf(before, floor).size === 0) return
   const recorded = new Map<string, Sum>()
-  for await (const one of recordsOf(store, id, keptSince)) {
+  for await (const one of recordsOf(store, id, floor)) {
     read()
     add(recorded, nameOf(one), 1, isCodingUsage(one) ? one.charged : one.cost)
   }
+  // The retention goes on meanwhile.
+  const keptSince = await store.usageFloor()
   const later = booksOf(await after(), keptSince)
   for (const [name, least] of booksOf(before, keptSince)) {
     const most = later.get(name)

@@ -24,7 +24,7 @@ export type Verified = {
 }
 
 /** What is read, and what was found so far. */
-export type Reading = { store: Store; now: number; keptSince: number; eventsKeptSince: number; usageKeptSince: number; found: Verified }
+export type Reading = { store: Store; now: number; keptSince: number; eventsKeptSince: number; found: Verified }
 
 /** A snapshot of one subscription. */
 type Books = { record: Subscription; periods: MediaPeriod[] }
@@ -33,23 +33,18 @@ const PAGE = 200
 
 /**
  * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), events that were
- * logged before `eventsKeptSince` (now − EVENT_DAYS), and usage records from before `usageKeptSince` (now − USAGE_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the
- * store cannot be read.
+ * logged before `eventsKeptSince` (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the store
+ * cannot be read.
  */
 export async function verifyStore(
   store: Store,
-  {
-    now,
-    keptSince = 0,
-    eventsKeptSince = keptSince,
-    usageKeptSince = 0,
-  }: { now: number; keptSince?: number; eventsKeptSince?: number; usageKeptSince?: number },
+  { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number },
 ): Promise<Verified> {
   const found: Verified = {
     checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, charges: 0, events: 0 },
     violations: [],
   }
-  const reading = { store, now, keptSince, eventsKeptSince, usageKeptSince, found }
+  const reading = { store, now, keptSince, eventsKeptSince, found }
   const tenants = Map.groupBy(await takeInventory(reading), tenantOf)
   for (const [tenant, ids] of tenants) await verifyTenant(reading, tenant, ids)
   return found
@@ -76,10 +71,9 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
   }
 }
 
-async function verifyUsage({ store, usageKeptSince, found }: Reading, before: Books): Promise<void> {
+async function verifyUsage({ store, found }: Reading, before: Books): Promise<void> {
   const after = async () => (await readBooks(store, before.record.id)) ?? before
-  // The retention goes on meanwhile.
-  const counted = usageViolations(store, before, after, usageKeptSince + OVERDUE_MS, () => found.checked.charges++)
+  const counted = usageViolations(store, before, after, () => found.checked.charges++)
   for await (const sentence of counted) found.violations.push(sentence)
 }
 

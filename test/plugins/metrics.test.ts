@@ -41,8 +41,8 @@ t.test('role all has exactly the metrics of the page, with their types and label
 const EVERY = ['tollgate_build_info', 'tollgate_body', 'tollgate_http', 'tollgate_check', 'tollgate_clock', 'tollgate_store', 'tollgate_egress', 'tollgate_broker']
 const OF_TASKS = ['tollgate_files', 'tollgate_money']
 const FAMILIES = {
-  gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_readmissions', 'tollgate_upstream'],
-  worker: [...EVERY, ...OF_TASKS, 'tollgate_task', 'tollgate_worker'],
+  gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_readmissions', 'tollgate_upstream', 'tollgate_usage'],
+  worker: [...EVERY, ...OF_TASKS, 'tollgate_task', 'tollgate_worker', 'tollgate_usage'],
   dispatcher: [...EVERY, 'tollgate_webhook'],
   controller: [...EVERY, 'tollgate_key', 'tollgate_declared', 'controller_runtime', 'workqueue'],
 } as const

@@ -8,7 +8,8 @@ import type { UsageRecord } from '../../domain/usage-records.ts'
 export type Broker = {
   publish(message: Message): void
   /**
-   * Publishes usage records as CloudEvents, and resolves once the broker keeps them all. Throws `Unavailable` when that is not known. Null: nobody else can read them.
+   * Publishes usage records as CloudEvents, and resolves once the broker keeps them all. Throws `Unavailable` when that is not known. With none, it only forgets that the last
+   * call failed, since another process publishes. Null: nobody else can read them.
    */
   publishUsage: ((records: UsageRecord[]) => Promise<void>) | null
   /**

@@ -126,8 +126,10 @@ export type Store = Declarations &
     unpublishedUsage(limit: number): Promise<UsageRecord[]>
     /** These were published. Idempotent. */
     usagePublished(records: UsageRecord[]): Promise<void>
-    /** Removes usage records of charges before `before`. Returns how many. */
-    removeUsage(before: number, limit: number): Promise<number>
+    /** Removes usage records of charges before `before`, those that are still to be published only with `all`. Returns how many. */
+    removeUsage(before: number, limit: number, which: 'published' | 'all'): Promise<number>
+    /** Usage records of charges before this time, epoch milliseconds, may have been removed; 0: none has. */
+    usageFloor(): Promise<number>
 
     /**
      * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
@@ -207,6 +209,7 @@ export const ACCESS = {
   told: 'write',
   undeclare: 'write',
   unpublishedUsage: 'read',
+  usageFloor: 'read',
   usagePublished: 'write',
   usageRecords: 'read',
   useOnce: 'write',

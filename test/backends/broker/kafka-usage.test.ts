@@ -7,6 +7,10 @@ import type { UsageRecord } from '../../../src/domain/usage-records.ts'
 import { eventually } from '../../flows/eventually.ts'
 import { kafka } from '../../servers/kafka.ts'
 import { T0, taskId } from '../../contracts/store/acme.ts'
+import { openBroker } from '../../../src/backends/broker/broker.ts'
+import { openClient } from '../../../src/backends/broker/kafka/kafka-client.ts'
+import { readAddress } from '../../../src/backends/broker/kafka/kafka-url.ts'
+import { openUsageProducer } from '../../../src/backends/broker/kafka/usage-producer.ts'
 import { dropped, prefix, recordingBroker, until } from './recording-broker.ts'
 
 const RECORDS: UsageRecord[] = [
@@ -50,6 +54,17 @@ t.test('usage records arrive on their topic as CloudEvents by tenant, or the bro
   await t.rejects(publishUsage(RECORDS), { name: 'Unavailable' }, 'a closed broker keeps nothing')
 })
 
+t.test('a process that publishes no more usage records is no longer degraded by those that it failed to', async (t) => {
+  const address = readAddress('kafka://127.0.0.1:1', () => '')
+  const log = { debug() {}, info() {}, warn() {} }
+  const usage = openUsageProducer({ kafka: openClient(address, log), address, log, counted() {}, sent() {} })
+  t.teardown(() => usage.close())
+  await t.rejects(usage.publish(RECORDS), { name: 'Unavailable' })
+  t.equal(usage.state.problem(), '127.0.0.1:1 does not answer (ECONNREFUSED)')
+  await usage.publish([])
+  t.equal(usage.state.problem(), null)
+})
+
 t.test('without Kafka nothing is published', async (t) => {
-  t.equal((await import('../../../src/backends/broker/broker.ts').then(({ openBroker }) => openBroker('memory:'))).publishUsage, null)
+  t.equal((await openBroker('memory:')).publishUsage, null)
 })

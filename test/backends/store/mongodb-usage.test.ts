@@ -89,6 +89,34 @@ t.test('MongoDB', async (t) => {
     t.same((await other.unpublishedUsage(100)).map(({ id }) => id).toSorted(), wanted.toSorted())
   })
 
+  await t.test('many usage records are inserted by one command, of which one fails alone', async (t) => {
+    const place = await (await emptyDatabase(t, server)).place(t)
+    const { bulkWrite } = Collection.prototype
+    t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+    const sizes: number[] = []
+    Collection.prototype.bulkWrite = async function (this: Collection, operations, options) {
+      if (this.collectionName !== 'usage_records') return bulkWrite.call(this, operations, options)
+      sizes.push(operations.length)
+      // No server takes an array as an id.
+      const refused = operations.map((one) => ('insertOne' in one && String(one.insertOne.document['_id']) === 'bad' ? { insertOne: { document: { _id: [] as never } } } : one))
+      return bulkWrite.call(this, refused, options)
+    }
+    const store = await place.open({ recordsUsage: true, publishesUsage: true })
+    await store.change(ID, plan(), T0)
+    const ids = ['bad', ...Array.from({ length: 99 }, (_none, n) => `r${n}`)]
+    await Promise.all(ids.map((id) => store.change(ID, admit(id, 5), T0)))
+    await Promise.all(ids.map((id) => store.change(ID, settle(id, 5), T0 + 1)))
+    while ((await store.unpublishedUsage(100)).length < 99) await store.clock()
+    let outbox: string[] | undefined
+    for (let n = 0; n < 20 && (outbox === undefined || outbox.some((id) => id.startsWith('r'))); n++) {
+      await charge(store, `later-${n}`, T0 + 2)
+      outbox = (await store.subscription(ID))?.outbox?.map(({ id }) => id)
+    }
+    t.ok(Math.max(...sizes) > 32, `${sizes}`)
+    t.notOk(outbox?.some((id) => id.startsWith('r')), 'those that were stored are known to be')
+    t.ok(outbox?.includes('bad'))
+  })
+
   await t.test('a plan whose usage records cannot be stored has a bounded number of them, and loses none', async (t) => {
     const place = await (await emptyDatabase(t, server)).place(t)
     const { bulkWrite } = Collection.prototype

@@ -104,8 +104,16 @@ export const usagePromises: Promises<Place> = {
     await plain.usagePublished(due)
     await plain.usagePublished(due)
     t.same(ids(await publishing.unpublishedUsage(10)), ['c'])
-    t.equal(await plain.removeUsage(T0 + 11, 1), 1, 'as many as were asked for')
-    t.equal(await plain.removeUsage(T0 + 11, 10), 1)
+    t.equal(await plain.usageFloor(), 0)
+    t.equal(await plain.removeUsage(T0, 10, 'all'), 0)
+    t.equal(await plain.usageFloor(), 0, 'where none was removed')
+    t.equal(await plain.removeUsage(T0 + 11, 1, 'all'), 1, 'as many as were asked for')
+    t.equal(await plain.removeUsage(T0 + 11, 10, 'all'), 1)
     t.same(ids(await plain.usageRecords(ID, ALL, null, 10)), ['a', 'c'])
+    t.equal(await plain.removeUsage(T0 + 20, 10, 'published'), 1)
+    t.same(ids(await plain.usageRecords(ID, ALL, null, 10)), ['c'], 'which is still to be published')
+    t.equal(await plain.usageFloor(), T0 + 20)
+    t.equal(await plain.removeUsage(T0 + 15, 10, 'all'), 1)
+    t.equal(await publishing.usageFloor(), T0 + 20, 'the latest of all')
   },
 }

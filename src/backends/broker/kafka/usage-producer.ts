@@ -25,6 +25,7 @@ export function openUsageProducer({ kafka, address, log, counted, sent }: KafkaC
   return {
     state,
     async publish(records) {
+      if (records.length === 0) return state.recovered()
       const sinceMs = performance.now()
       const ended = (outcome: 'answered' | 'failed') => sent(outcome, (performance.now() - sinceMs) / 1000)
       try {

@@ -40,12 +40,13 @@ export function batchReads<D extends Document>(collection: Collection<D>, member
 
 /**
  * Inserts documents, each unless another has its `_id` or another unique value. `nameOf` returns the value by which concurrent inserts may
- * conflict: a command holds each name once, because two commands with several documents of one name would deadlock repeatedly.
+ * conflict: a command holds each name once, because two commands with several documents of one name would deadlock repeatedly. `most`: documents in one command.
  */
 export function batchInserts<D extends Written>(
   collection: Collection<D>,
   nameOf: (document: D) => string,
   weigh: (document: D) => number,
+  most = MAX_WRITES,
 ): (document: D) => Promise<'added' | 'taken'> {
   return createBatcher<D, 'added' | 'taken'>({
     backend: 'store',
@@ -60,7 +61,7 @@ export function batchInserts<D extends Written>(
     },
     idOf: nameOf,
     shares: false,
-    most: MAX_WRITES,
+    most,
     weigh,
   })
 }

@@ -23,9 +23,9 @@ export const usageIndexes = {
 
 /** Records of these plans have usage records in them. */
 type Holder = Pick<Stored<StoredSubscription>, '_id' | 'version' | 'at' | 'outbox'> & { listed: string[] } & Written
-type StoredUsage = Stored<UsageRecord> & { unpublished?: true } & Written
+type StoredUsage = Stored<UsageRecord> & { unpublished?: true | null } & Written
 
-type Verbs = 'usageRecords' | 'storeOutboxes' | 'unpublishedUsage' | 'usagePublished' | 'removeUsage'
+type Verbs = 'usageRecords' | 'storeOutboxes' | 'unpublishedUsage' | 'usagePublished' | 'removeUsage' | 'usageFloor'
 
 /** What the records of plans need. */
 export type Outboxes = {
@@ -44,11 +44,13 @@ const MAX_REMEMBERED = 10_000
 /** So many usage records of other processes stay in the record of a plan, and so long: above, a process that may stores them too. */
 const MAX_FOREIGN = 64
 const FOREIGN_MS = 10_000
-/** Usage records in the record of a plan: its writes wait for them from here on. */
+/** Usage records in the record of a plan: its writes wait for them from here on. One command inserts as many. */
 const MAX_OUTBOX = 500
 /** Ids in one update. */
 const MAX_PUBLISHED = 500
 
+/** The latest time before which usage records were removed, in one document. */
+type Floor = { _id: 'usage'; at: number }
 type Options = Pick<StoreOptions, 'publishesUsage' | 'storesUsageOfOthers'>
 
 export function openUsageRecords(
@@ -57,39 +59,43 @@ export function openUsageRecords(
 ): { outboxes: Outboxes; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredUsage>('usage_records')
   const holders = database.collection<Holder>('subscriptions')
+  const floors = database.collection<Floor>('usage_floors')
   const insert = batchInserts(
     collection,
     ({ _id }) => _id,
     () => 400,
+    MAX_OUTBOX,
   )
   const stored = new Set<string>()
   const inProgress = new Set<string>()
   const insertions = new Set<Promise<void>>()
   const foreign = new WeakSet<UsageRecord>()
 
-  /** Those that are there stay as they are. */
-  async function store(records: UsageRecord[]): Promise<void> {
-    await Promise.all(records.map((record) => insert({ ...toStored(record), ...(publishesUsage ? { unpublished: true } : {}) })))
-  }
+  /** One that is there stays as it is. */
+  const store = (record: UsageRecord) => insert({ ...toStored(record), ...(publishesUsage ? { unpublished: true } : {}) })
 
   async function storeOwn(records: UsageRecord[]): Promise<void> {
-    for (const { id } of records) inProgress.add(id)
-    try {
-      await database.run(() => store(records))
-      for (const { id } of records) stored.add(id)
-      for (const id of stored) {
-        if (stored.size <= MAX_REMEMBERED) break
-        stored.delete(id)
+    const each = async (record: UsageRecord) => {
+      inProgress.add(record.id)
+      try {
+        await store(record)
+        stored.add(record.id)
+      } catch {
+        // It stays in the record of its plan: its next write, or the sweep, tries again.
+      } finally {
+        inProgress.delete(record.id)
       }
-    } catch {
-      // They stay in the record of their plan: its next write, or the sweep, tries again.
-    } finally {
-      for (const { id } of records) inProgress.delete(id)
+    }
+    // A store that is closed leaves them to the sweep.
+    await database.run(() => Promise.all(records.map(each))).catch(() => {})
+    for (const id of stored) {
+      if (stored.size <= MAX_REMEMBERED) break
+      stored.delete(id)
     }
   }
 
   async function storeOutbox({ _id, version, outbox = [] }: Holder): Promise<void> {
-    await store(outbox)
+    await Promise.all(outbox.map(store))
     // Where another process has written meanwhile, it has decided what stays.
     await holders.updateOne({ _id, version }, { $unset: { outbox: '' }, $pull: { listed: 'usage' } })
   }
@@ -148,15 +154,24 @@ export function openUsageRecords(
             await collection.updateMany({ _id: { $in: ids } }, { $unset: { unpublished: '' } })
           }
         }),
-      removeUsage: (before, limit) =>
+      removeUsage: (before, limit, which) =>
         database.run(async () => {
           const old = await collection
-            .find({ at: { $lt: before } }, { projection: { _id: 1 } })
+            .find(
+              { at: { $lt: before }, ...(which === 'all' ? {} : { unpublished: null }) },
+              {
+                projection: { _id: 1 },
+              },
+            )
             .sort({ at: 1 })
             .limit(limit)
             .toArray()
-          return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
+          if (old.length === 0) return 0
+          // First, so that who misses a record finds why.
+          await floors.updateOne({ _id: 'usage' }, { $max: { at: before } }, { upsert: true })
+          return (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
         }),
+      usageFloor: () => database.run(async () => (await floors.findOne({ _id: 'usage' }))?.at ?? 0),
     },
   }
 }

@@ -17,11 +17,16 @@ export const usageTables = `
   CREATE INDEX usage_records_unpublished ON usage_records (at) WHERE unpublished = 1;
 `
 
+/** Migration that adds the latest time before which usage records were removed, in one row. */
+export const usageFloorTable = `
+  CREATE TABLE usage_floor (id INTEGER PRIMARY KEY CHECK (id = 1), at INTEGER NOT NULL) STRICT;
+`
+
 type Row = { subscription: string; at: number; id: string; facts: string }
 /** A record as it is inserted with the row of its plan. */
 export type UsageRow = Pick<Row, 'at' | 'id' | 'facts'>
 
-type Verbs = 'usageRecords' | 'storeOutboxes' | 'unpublishedUsage' | 'usagePublished' | 'removeUsage'
+type Verbs = 'usageRecords' | 'storeOutboxes' | 'unpublishedUsage' | 'usagePublished' | 'removeUsage' | 'usageFloor'
 
 /** Returns the write of usage records, to be made in one transaction with the row of their plan. */
 export function openUsageRows(database: Database): (subscription: string, rows: UsageRow[], publishes: boolean) => void {
@@ -39,8 +44,11 @@ export function openUsageRecords(database: Database): Pick<Store, Verbs> {
   const unpublished = database.prepare<Row>(`${columns} WHERE unpublished = 1 ORDER BY at LIMIT ?`)
   const publish = database.prepare('UPDATE usage_records SET unpublished = NULL WHERE subscription = ? AND at = ? AND id = ?')
   const remove = database.prepare(
-    'DELETE FROM usage_records WHERE (subscription, at, id) IN (SELECT subscription, at, id FROM usage_records WHERE at < ? ORDER BY at LIMIT ?)',
+    `DELETE FROM usage_records WHERE (subscription, at, id) IN
+     (SELECT subscription, at, id FROM usage_records WHERE at < ? AND (? = 'all' OR unpublished IS NULL) ORDER BY at LIMIT ?)`,
   )
+  const floor = database.prepare<{ at: number }>('SELECT at FROM usage_floor')
+  const raise = database.prepare('INSERT INTO usage_floor VALUES (1, ?) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at')
   return {
     usageRecords: (subscription, { since, until }, after, limit) =>
       database.read(() => {
@@ -55,7 +63,13 @@ export function openUsageRecords(database: Database): Pick<Store, Verbs> {
       void (await database.write(() => {
         for (const { subscription, at, id } of records) publish.run(subscription, at, id)
       })),
-    removeUsage: (before, limit) => database.write(() => remove.run(before, limit)),
+    removeUsage: (before, limit, which) =>
+      database.write(() => {
+        const removed = remove.run(before, which, limit)
+        if (removed > 0) raise.run(before)
+        return removed
+      }),
+    usageFloor: () => database.read(() => floor.get()?.at ?? 0),
   }
 }
 

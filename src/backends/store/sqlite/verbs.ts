@@ -14,7 +14,7 @@ import { holdTables } from './subscription-holds.ts'
 import { openSubscriptionRows, priceKinds, subscriptionTables, type SubscriptionRows } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
 import { dueByTenant, openTasks, taskKinds, taskStatus, taskTables } from './tasks.ts'
-import { openUsageRecords, usageTables } from './usage-records.ts'
+import { openUsageRecords, usageFloorTable, usageTables } from './usage-records.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
 export const UPGRADES = [
@@ -31,6 +31,7 @@ export const UPGRADES = [
   codingRequestTimes,
   taskKinds + priceKinds,
   usageTables,
+  usageFloorTable,
 ]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
