@@ -56,6 +56,18 @@ export const OPTION_KINDS = {
 export type GenerationOption = keyof typeof OPTION_KINDS
 export const GENERATION_OPTIONS = Object.keys(OPTION_KINDS) as GenerationOption[]
 
+/** The first of these fields that a request has and that is not among `taken`, or whose quality is none of the route's; null when there is none. */
+export function optionRefused(
+  { n = 1, quality, negativePrompt }: GenerationRequest,
+  hasPicture: boolean,
+  taken: readonly GenerationOption[],
+  qualities: Terms['qualities'],
+): GenerationOption | null {
+  const has = { n: n > 1, quality: quality !== undefined, negative_prompt: negativePrompt !== undefined, image_url: hasPicture }
+  const refused = GENERATION_OPTIONS.find((option) => has[option] && !taken.includes(option))
+  return refused ?? (quality !== undefined && !Object.hasOwn(qualities, quality) ? 'quality' : null)
+}
+
 export const QUALITIES = ['low', 'medium', 'high'] as const
 /** Results of one task. */
 export const RESULTS_MAX = 4

@@ -27,7 +27,16 @@ export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 
   inputTimeoutMs: number
 }
 
-type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; details: TaskErrorDetails; cause: unknown }
+/** Thrown where a run reads a source that could not be opened. */
+export class SourceFailure extends Error {
+  readonly failure: Failed
+  constructor(failure: Failed) {
+    super('a source cannot be read')
+    this.failure = failure
+  }
+}
+
+export type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; details: TaskErrorDetails; cause: unknown }
 /** `media` are those of the inputs, null for what was fetched. `close` removes what was fetched, after the run. */
 export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; media: SourceInfo[]; close(): Promise<void> } | Failed
 
@@ -108,6 +117,20 @@ export async function openInputs(
   } catch (error) {
     await close()
     throw error
+  }
+}
+
+/** The sources of a task that could not be opened, for a run that resumes its job and reads none: reading one throws `SourceFailure`. */
+export function unreadInputs({ input }: Task, failure: Failed): Extract<OpenedInputs, { outcome: 'ready' }> {
+  const sources = sourcesOf(input as Sourced)
+  const read = (): never => {
+    throw new SourceFailure(failure)
+  }
+  return {
+    outcome: 'ready',
+    inputs: sources.map(({ role }) => ({ role, contentType: 'application/octet-stream', bytes: 0, read })),
+    media: sources.filter(({ role }) => role === 'media').map(() => null),
+    close: async () => {},
   }
 }
 

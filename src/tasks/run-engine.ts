@@ -14,7 +14,7 @@ import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { RunOutcome } from './run-outcome.ts'
-import { openInputs, type InputContext } from './fetch-inputs.ts'
+import { openInputs, SourceFailure, unreadInputs, type InputContext } from './fetch-inputs.ts'
 
 export type EngineContext = InputContext & {
   engines: Engines
@@ -31,7 +31,10 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const offer = context.engines.offer(task.kind)
   if (!offer) return { outcome: 'failed', code: 'not_supported', retryable: false }
   const { route, formats } = offer
-  const opened = await openInputs(context, task, route, control.signal)
+  const found = await openInputs(context, task, route, control.signal)
+  // A job that the provider bills needs its sources no more; a new one would.
+  const resumes = found.outcome === 'failed' && control.job.id !== null
+  const opened = resumes ? unreadInputs(task, found) : found
   if (opened.outcome === 'failed') return failedRun(context, task, opened)
   const request = requestOf(
     task,
@@ -53,6 +56,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
     if (made.outcome === 'failed') {
       // From reading its inputs, or storing its job.
       if (made.cause instanceof Unavailable) throw made.cause
+      if (made.cause instanceof SourceFailure) return failedRun(context, task, made.cause.failure)
       return failedRun(context, task, made)
     }
     const file = `${task.id}-${task.epoch}`

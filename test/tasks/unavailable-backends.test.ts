@@ -7,6 +7,8 @@ import { openStore } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
+import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
+import { notMade, type Control } from '../../src/backends/engines/engine.ts'
 import { conclude, forgiveLostLease, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
@@ -18,6 +20,7 @@ import { run, type TaskRunContext } from '../../plugins/worker/task-run.ts'
 import { isFinal, openStudio } from '../plugins/studio.ts'
 
 const HOUR_MS = 3_600_000
+const SQUARE = { prompt: 'a square', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
 
 /** Files on disk of which each verb in `away` is unavailable for so many calls. */
 async function failing(t: Test, away: Partial<Record<'put' | 'get', number>>): Promise<Files> {
@@ -113,6 +116,22 @@ t.test('the log has the reason for which a sweep failed a task', async (t) => {
   t.match(lines, [{ event: 'task_failed_by_sweep', taskId: task(1).id, code: 'internal', reason: '3 leases of its runs expired' }])
 })
 
+t.test('a job that is paid for is resumed though its source is gone; a new one is not begun without it', async (t) => {
+  const files = await failing(t, {})
+  const input = { prompt: 'waves', width: 64, height: 48, durationMs: 1000, seed: null, format: 'mp4', image_url: 'http://files/gone' }
+  const ordered = task(1, { state: 'processing', kind: 'video', input, price: { kind: 'video', micro: 50_000, per: 'Second' }, epoch: 2 })
+  const result = { outcome: 'made', body: Buffer.from('film'), contentType: 'video/mp4', facts: { width: 64, height: 48, durationMs: 1000 }, used: { Job: 1000, Second: 1000, Megapixel: 4 } }
+  const offer = () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS }, formats: ['mp4'] })
+  // As runs of jobs do: the sources are read when a job is begun.
+  const run = async (_request: unknown, { job, inputs }: Control) =>
+    job.id === 'job-1' ? result : Promise.try(async () => Array.fromAsync(inputs[0]!.read())).then(() => result, (cause: unknown) => notMade('internal', true, cause))
+  const log = { info: () => {}, warn: () => {}, error: () => {} }
+  const context = { files, engines: { offer, run }, clock: () => T0, log, linkedFile: () => 'gone', resultMs: HOUR_MS, persist: <T>(write: () => Promise<T>) => write() } as unknown as EngineContext
+  const ran = (id: string | null) => runEngine(context, ordered, { signal: new AbortController().signal, progress: () => {}, job: { id, remember: async () => {} }, idempotencyKey: '' })
+  t.match(await ran('job-1'), { outcome: 'made', cost: 50_000 })
+  for (const id of [null, 'lost']) t.match(await ran(id), { outcome: 'failed', code: 'input_unreachable', retryable: false, details: { source: '/image_url' } })
+})
+
 t.test('a slow store gets one renewal of a lease at a time', async (t) => {
   const seen = { open: 0, most: 0, count: 0 }
   const enough = Promise.withResolvers<void>()
@@ -135,9 +154,9 @@ t.test('a slow store gets one renewal of a lease at a time', async (t) => {
   // The engine waits for three renewals, each of which takes as long as ten intervals of renewals.
   const timer = setInterval(() => release(), 100)
   t.teardown(() => clearInterval(timer))
-  const engines = { offer: () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: async () => (await enough.promise, { outcome: 'failed', code: 'provider_rejected', retryable: false, cause: null }) }
+  const engines = { offer: () => ({ formats: ['png'], route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: async () => (await enough.promise, { outcome: 'failed', code: 'provider_rejected', retryable: false, cause: null }) }
   const media = { ...tasks, engines } as unknown as TaskRunContext['media']
-  await run({ tasks, media, leaseMs: 30, ran: () => {}, stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1 }), new AbortController())
+  await run({ tasks, media, leaseMs: 30, ran: () => {}, stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1, input: SQUARE }), new AbortController())
   t.match(seen, { most: 1, count: 3 })
 })
 
@@ -161,10 +180,10 @@ t.test('a live worker whose lease was lost ends its run and takes that off the c
   const log = { info: () => {}, warn: () => {}, error: () => {} }
   const tasks = { store, clock: () => T0, random: () => 0, log } as unknown as TaskContext
   const aborted = (signal: AbortSignal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
-  const engines = { offer: () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: (_: unknown, control: { signal: AbortSignal }) => aborted(control.signal) }
+  const engines = { offer: () => ({ formats: ['png'], route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: (_: unknown, control: { signal: AbortSignal }) => aborted(control.signal) }
   const media = { ...tasks, engines } as unknown as TaskRunContext['media']
   const cut = new AbortController()
-  await run({ tasks, media, leaseMs: 30, ran: () => t.fail('a lost run has no outcome'), stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1 }), cut)
+  await run({ tasks, media, leaseMs: 30, ran: () => t.fail('a lost run has no outcome'), stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1, input: SQUARE }), cut)
   t.match(cut.signal.reason, { why: 'lost' })
   t.match(moved, [[taken.id, { from: ['queued'], epoch: 1 }, 'queued', { lostLeases: 1 }]])
 })

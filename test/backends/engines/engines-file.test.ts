@@ -186,6 +186,19 @@ t.test('a run ends as the engine says, and what it throws is internal and retrya
   t.equal(fake.runs.length, 3)
 })
 
+t.test('a task that was queued with a field that its route no longer takes is not run without it', async (t) => {
+  const fake = fakeEngine()
+  const open: typeof fake.open = async (...entry) => ({ ...(await fake.open(...entry)), options: () => ['quality'] })
+  const route = '{ kind: image, engine: fake, price: { amount: "0.04", per: Job }'
+  const engines = await openFakeEngines(t, { ...fake, open }, FAKE_ENGINES.replace(route, `${route}, qualities: { high: { factor: 4, value: ultra } }`))
+  const inputs = [{ role: 'media', contentType: 'image/png', bytes: 0, async *read() {} }] as const
+  for (const [more, has] of [[{ n: 2 }, {}], [{ negativePrompt: 'fog' }, {}], [{ quality: 'low' }, {}], [{ kind: 'video', quality: 'high' }, {}], [{ kind: 'video' }, { inputs }]] as const)
+    t.match(await engines.run({ ...image, ...more }, runControl(has)), { outcome: 'failed', code: 'not_supported', retryable: false }, JSON.stringify(more))
+  t.equal(fake.runs.length, 0)
+  t.match(await engines.run({ ...image, quality: 'high' }, control()), { outcome: 'made' })
+  t.match(await engines.run({ ...image, n: 2 }, runControl({ job: { id: 'job-1', remember: async () => {} } })), { outcome: 'made' }, 'a job that has its fields is resumed')
+})
+
 t.test('progress is reported as whole percents that rise and stay below 100', async (t) => {
   const fake = fakeEngine()
   const engines = await openFakeEngines(t, fake)
