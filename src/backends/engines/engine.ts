@@ -4,12 +4,12 @@
  */
 import { readFile } from 'node:fs/promises'
 import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
-import { optionRefused, type Amounts, type GenerationOption, type GenerationRequest, type Limits } from '../../domain/media-generations.ts'
+import type { Amounts, GenerationOption, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import type { Outside } from './provider/dependencies.ts'
-import { EMPTY, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
+import { EMPTY, fieldRefused, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest
 
@@ -212,10 +212,8 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
       const route = table.routes.get(request.kind)
       const offer = offerOf(table, request.kind)
       const engine = offer && route && table.engines.get(route.engine)?.engine
-      if (!route || !engine) return notMade('not_supported', false)
-      // Queued before the file changed. What was ordered already has its fields.
-      const refused = 'width' in request && control.job.id === null && lacking(request, control, offer)
-      if (refused) return notMade('not_supported', false, new Error(`the route of ${request.kind} takes no ${refused} any more`))
+      const refused = offer && fieldRefused(request, control, offer)
+      if (!route || !engine || refused) return notMade('not_supported', false, refused && new Error(`no ${refused} by this route`))
       return runWithin(engine, request, route, {
         ...control,
         model: route.model,
@@ -248,9 +246,6 @@ function qualityOf(request: EngineRequest, { qualities }: Route): Pick<Run, 'qua
   const quality = 'width' in request && request.quality !== undefined ? qualities[request.quality] : undefined
   return quality ? { quality: quality.value } : {}
 }
-
-const lacking = (request: GenerationRequest, { inputs }: Control, { options, route }: Offer): GenerationOption | null =>
-  optionRefused(request, inputs.length > 0, options, route.qualities)
 
 function atLine(file: string | null, line: number, message: string): Error {
   return new Error(`ENGINES: ${file ?? 'built-in table'}, line ${line}: ${message}`)

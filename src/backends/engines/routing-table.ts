@@ -1,7 +1,7 @@
 /** The routing table in use: routes by kind or operation, and the engines that are open. */
 import { isDeepStrictEqual } from 'node:util'
-import { OPTION_KINDS } from '../../domain/media-generations.ts'
-import type { Engine, Offer, RouteState } from './engine.ts'
+import { optionRefused, OPTION_KINDS } from '../../domain/media-generations.ts'
+import type { Control, Engine, EngineRequest, Offer, RouteState } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 
 type Opened = { setting: EngineSetting; engine: Engine }
@@ -65,6 +65,11 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
     quote: (request, limits = route.max) => engine.quote(request, limits, route.model),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }
+}
+
+/** The field that an offer does not take of a request that was queued before the file changed, or null. What was ordered already has its fields. */
+export function fieldRefused(request: EngineRequest, { job, inputs }: Control, { options, route }: Offer): string | null {
+  return 'width' in request && job.id === null ? optionRefused(request, inputs.length > 0, options, route.qualities) : null
 }
 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */
