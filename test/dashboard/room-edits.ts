@@ -92,6 +92,12 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByRole('button', { name: 'Undo' }).click()
     await page.getByText('Mark a part.').waitFor()
     await canvas.focus()
+    await page.keyboard.press('Control+E')
+    t.ok(await page.getByRole('radio', { name: 'Mark', exact: true }).isChecked(), 'the keys of the browser are not those of the brush')
+    for (const isErasing of [true, false]) {
+      await page.keyboard.press('Shift+E')
+      t.equal(await page.getByRole('radio', { name: 'Erase', exact: true }).isChecked(), isErasing, 'with caps lock')
+    }
     const keys = [...Array(3).fill('+'), ...Array(11).fill('ArrowRight'), ...Array(15).fill('ArrowUp'), ...Array.from({ length: 18 }, () => ['Space', 'ArrowDown', 'ArrowDown']).flat()]
     for (const key of keys) await page.keyboard.press(key)
     t.same(await violations(page), [], 'the brush')

@@ -8,6 +8,7 @@ import { openDashboard } from './dashboard.ts'
 import { editTests } from './room-edits.ts'
 import { filmTests } from './room-films.ts'
 import { makeTests } from './room-makes.ts'
+import { optionTests } from './room-options.ts'
 import { showTests } from './room-shows.ts'
 
 // By a name of its own, since tsc must not need the package.
@@ -23,6 +24,7 @@ t.test('the AI Room in a browser', async (t) => {
   if (executable === null) return
   const dashboard = await openDashboard(t, executable, { WORKER_KINDS: OFFERED.filter((kind) => kind !== 'music').join(',') })
   await t.test('making', (t) => makeTests(t, dashboard))
+  await t.test('options', (t) => optionTests(t, dashboard))
   await t.test('showing', (t) => showTests(t, dashboard, { hasSharp }))
   await t.test('editing', { skip: hasSharp ? false : 'sharp is not installed' }, (t) => editTests(t, dashboard))
   await t.test('films', { skip: hasFfmpeg ? false : 'ffmpeg is not installed' }, (t) => filmTests(t, dashboard))

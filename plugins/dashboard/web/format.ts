@@ -8,6 +8,7 @@ const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFra
 const dateTime = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'short' })
 const toTheSecond = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'medium' })
 const dateOnly = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium' })
+const utcDate = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeZone: 'UTC' })
 const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: 'auto' })
 
 /** A whole number, grouped. */
@@ -37,6 +38,8 @@ export const money = (decimal: string | number): string => `${amount(decimal)} $
 export const time = (iso: string): string => dateTime.format(new Date(iso))
 /** With seconds, for a history. */
 export const exact = (iso: string): string => toTheSecond.format(new Date(iso))
+/** A day of UTC, such as 2026-11-23: the same day wherever it is read. */
+export const utcDay = (date: string): string => utcDate.format(new Date(date))
 /** The date of an ISO time. */
 export const day = (iso: string): string => dateOnly.format(new Date(iso))
 
@@ -77,8 +80,13 @@ export function bytes(size: number): string {
   return size < 1024 * 1024 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** Operations whose code does not read as English. */
-const NAMES: Record<string, string> = { ai_edit: 'Edit by prompt', background_remove: 'Remove background' }
+/** Operations and fields whose code does not read as English. */
+const NAMES: Record<string, string> = {
+  ai_edit: 'Edit by prompt',
+  background_remove: 'Remove background',
+  image_url: 'First frame',
+  n: 'How many',
+}
 
 /** "not_supported" → "Not supported". */
 export function label(code: string): string {

@@ -1,8 +1,9 @@
 /** The form of a generation: kind, prompt and parameters, the price, and the button that spends it. */
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { Field, Segmented, Select } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import { CreateButton } from './create-button.tsx'
+import { FirstFrame } from './first-frame.tsx'
 import { IDEAS } from './ideas.tsx'
 import { KindChoice } from './kind-choice.tsx'
 import type { Body, Kind } from './media-api.ts'
@@ -14,8 +15,8 @@ import { RequestCode } from './request-code.tsx'
 import { kindOf, useRoom, type Draft } from './room-state.ts'
 
 const RATIOS: Record<string, string[]> = { image: ['1:1', '4:3', '3:4', '16:9', '9:16'], video: ['16:9', '1:1', '9:16'] }
-/** The request of a draft. */
-export function bodyOf({ kind, prompt, ratio, seconds, seed, format, options }: Draft): Body {
+/** The request of a draft, with those options that its kind takes now. */
+function bodyOf({ kind, prompt, ratio, seconds, seed, format, options, frame }: Draft, { fields = {} }: Pick<Kind, 'fields'>): Body {
   return {
     kind,
     prompt: prompt.trim(),
@@ -23,9 +24,19 @@ export function bodyOf({ kind, prompt, ratio, seconds, seed, format, options }: 
     ...(seconds !== null && kind !== 'image' ? { duration_seconds: seconds } : {}),
     ...(seed !== '' ? { seed: Number(seed) } : {}),
     ...(format !== '' ? { output_format: format } : {}),
-    ...Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined && value !== '')),
+    ...Object.fromEntries(Object.entries(trimmed(options)).filter(([name, value]) => name in fields && isSet(value))),
+    ...(frame !== null && 'image_url' in fields ? { image_url: frame.url.trim() } : {}),
   }
 }
+
+/** Whether each text of a body fits its field. */
+const fits = (body: Body, { fields = {} }: Kind): boolean =>
+  Object.entries(body).every(([name, value]) => typeof value !== 'string' || value.length <= (fields[name]?.maxLength ?? Infinity))
+
+const trimmed = (options: Draft['options']): Draft['options'] =>
+  Object.fromEntries(Object.entries(options).map(([name, value]) => [name, typeof value === 'string' ? value.trim() : value]))
+
+const isSet = (value: unknown): boolean => value !== undefined && value !== ''
 
 export function Composer() {
   const room = useRoom()
@@ -33,7 +44,8 @@ export function Composer() {
   const draft = state.draft.value
   const kind = kindOf(room, draft.kind)
   const set = (change: Partial<Draft>) => (state.draft.value = { ...draft, ...change })
-  const body = kind?.available && draft.prompt.trim() !== '' && promptFault(draft.prompt) === null ? bodyOf(draft) : null
+  const asked = bodyOf(draft, kind ?? {})
+  const body = kind?.available && asked['prompt'] !== '' && promptFault(draft.prompt) === null && fits(asked, kind) ? asked : null
   const quoted = useQuote(body)
   return (
     <form
@@ -61,7 +73,7 @@ export function Composer() {
       {kind?.available && <Parameters kind={kind} draft={draft} set={set} />}
       <div class="room-spend">
         <PriceLine of={quoted} hint="The price appears here." />
-        <RequestCode body={bodyOf({ ...draft, prompt: draft.prompt || (IDEAS[draft.kind]?.[0] ?? '') })} />
+        <RequestCode body={bodyOf({ ...draft, prompt: draft.prompt || (IDEAS[draft.kind]?.[0] ?? '') }, kind ?? {})} />
         <CreateButton body={body} quoted={quoted} name="Create" />
       </div>
     </form>
@@ -72,6 +84,9 @@ type Props = { kind: Kind; draft: Draft; set: (change: Partial<Draft>) => void }
 
 function Parameters({ kind, draft, set }: Props) {
   const [isOpen, setOpen] = useState(false)
+  const { seed, format, options } = draft
+  // Some of them cost money: what a draft brings along is seen.
+  useEffect(() => void ([seed, format, ...Object.values(options)].some(isSet) && setOpen(true)), [options])
   const ratios = RATIOS[kind.name] ?? []
   const standard = ratioOf(kind.defaults?.size ?? '', ratios)
   const seconds = kind.defaults?.seconds ?? null
@@ -91,6 +106,7 @@ function Parameters({ kind, draft, set }: Props) {
       {seconds !== null && (
         <Length seconds={draft.seconds ?? seconds} most={kind.max?.seconds ?? seconds} choose={(value) => set({ seconds: value })} />
       )}
+      {kind.fields?.['image_url'] && <FirstFrame frame={draft.frame} choose={(frame) => set({ frame })} />}
       <button type="button" class="more room-more" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name="chevron" size={16} /> More settings
       </button>
@@ -131,7 +147,8 @@ function Parameters({ kind, draft, set }: Props) {
 
 /** The fields that this kind takes here beside the usual ones. */
 function Options({ kind, draft, set }: Props) {
-  return Object.entries(kind.fields ?? {}).map(([name, schema]) => (
+  const { image_url: _picture, ...fields } = kind.fields ?? {}
+  return Object.entries(fields).map(([name, schema]) => (
     <Control
       key={`${kind.name} ${name}`}
       name={name}

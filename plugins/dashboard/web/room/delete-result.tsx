@@ -5,11 +5,12 @@ import { Icon } from '../components/icon.tsx'
 import { toast } from '../components/toasts.tsx'
 import { useRoom } from './room-state.ts'
 
-/** Deletes the file of a result, once the person has confirmed it. */
+/** Deletes the files of a task, once the person has confirmed it. */
 export function DeleteResult({ task, name }: { task: Task; name: string }) {
   const { state } = useRoom()
   const [isAsked, setAsked] = useState(false)
   const [error, setError] = useState<Error | null>(null)
+  const images = task.result?.images?.length ?? 1
   async function submit(): Promise<void> {
     try {
       await deleteResult(task.id)
@@ -36,7 +37,12 @@ export function DeleteResult({ task, name }: { task: Task; name: string }) {
         <Dialog title="Delete this result?" close={() => setAsked(false)}>
           <form class="form" onSubmit={(event) => (event.preventDefault(), void submit())}>
             <p class="clip-3 break">{name}</p>
-            <p>Its file is removed now, and every link to it stops working. The task and its cost stay in the list of tasks.</p>
+            <p>
+              {images > 1
+                ? `All ${images} images of this task are removed now, and every link to them stops working.`
+                : 'Its file is removed now, and every link to it stops working.'}{' '}
+              The task and its cost stay in the list of tasks.
+            </p>
             <DialogActions action="Delete" tone="danger" isDisabled={false} error={error} close={() => setAsked(false)} />
           </form>
         </Dialog>

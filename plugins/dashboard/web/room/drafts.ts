@@ -15,7 +15,7 @@ export type Drafts = {
   edit: Edit
   sources: Source[]
   /** The task on the stage. */
-  shown?: Pick<Task, 'object' | 'id'>
+  shown: Pick<Task, 'object' | 'id'> | undefined
 }
 
 const keyOf = (): string => `${DRAFTS}${session.peek()?.user.id}:${session.peek()?.tenant}`
@@ -27,18 +27,20 @@ export function keptDrafts(): Partial<Drafts> {
     // Without it the person has signed out since, in whatever tab.
     const own = latest === null ? null : sessionStorage.getItem(keyOf())
     const kept = JSON.parse(own ?? latest ?? '{}') as Partial<Drafts>
-    return { ...kept, sources: (kept.sources ?? []).filter(isKept) }
+    const { draft, sources = [] } = kept
+    if (draft?.frame && !isKept(draft.frame)) draft.frame = null
+    return { ...kept, sources: sources.filter(isKept) }
   } catch {
     return {}
   }
 }
 
-/** Keeps it. A browser without room for it keeps what it had. */
-export function keepDrafts(drafts: Drafts): void {
+/** Keeps it for this tab; for new ones too when the person has changed it here (`isChanged`). A browser without room for it keeps what it had. */
+export function keepDrafts(drafts: Drafts, isChanged: boolean): void {
   const [key, text] = [keyOf(), JSON.stringify(drafts)]
   try {
     sessionStorage.setItem(key, text)
-    localStorage.setItem(key, text)
+    if (isChanged || localStorage.getItem(key) === null) localStorage.setItem(key, text)
   } catch {}
 }
 
@@ -49,6 +51,6 @@ export function areForgotten({ key, newValue }: StorageEvent): boolean {
 
 /** Whether the link of a source is still valid. */
 function isKept({ url }: Source): boolean {
-  const expires = new URL(url, location.href).searchParams.get('exp')
+  const expires = URL.canParse(url, location.href) ? new URL(url, location.href).searchParams.get('exp') : null
   return expires === null || Number(expires) * 1000 > serverTime()
 }

@@ -12,7 +12,7 @@ import { DeleteResult } from './delete-result.tsx'
 import { readGallery, type GalleryPages, type Shown } from './gallery-pages.ts'
 import { familyOf, nameOf } from './labels.ts'
 import { sourceOf, thumbnailOf } from './media-api.ts'
-import { isJoining, useAsInput, useRoom } from './room-state.ts'
+import { inputAction, useAsInput, useRoom } from './room-state.ts'
 
 const CHOICES = ['all', ...KINDS, 'edits'].map((value) => ({ value, name: label(value) }))
 
@@ -84,8 +84,9 @@ function GalleryItem({ task, name }: { task: Task; name: string }) {
   const { result } = task
   if (!result) return null
   const kind = label(taskKind(task))
+  const images = result.images?.length ?? 1
   const source = sourceOf(task, result, name)
-  const action = isJoining(room, source) ? 'Add to merge' : 'Use as input'
+  const action = inputAction(room, source)
   const isCurrent = state.current.value?.id === task.id
   function show(): void {
     state.current.value = task
@@ -95,8 +96,9 @@ function GalleryItem({ task, name }: { task: Task; name: string }) {
   }
   return (
     <li class={isCurrent ? 'gallery-item current' : 'gallery-item'}>
-      <button type="button" class="gallery-show" onClick={show} aria-label={`Show ${name}`}>
+      <button type="button" class="gallery-show" onClick={show} aria-label={`Show ${name}${images > 1 ? `, 1 of ${images}` : ''}`}>
         <Thumbnail task={task} url={urlOf(result)} type={result.content_type} />
+        {images > 1 && <span class="gallery-images">1 of {images}</span>}
       </button>
       <p class="clip" title={name}>
         {name}

@@ -63,13 +63,18 @@ export function MaskBrush({ source, strokes, set }: BrushProps) {
   const undo = () => set({ strokes: strokes.slice(0, -1) })
 
   function press(event: KeyboardEvent): void {
+    const key = event.key.toLowerCase()
+    const isCommand = event.ctrlKey || event.metaKey || event.altKey
+    const isUndo = key === 'z' && isCommand && !event.altKey && !event.shiftKey
+    // The other commands are the browser's.
+    if (isCommand && !isUndo) return
     const step = Math.max(width, height) * KEY_STEP * (event.shiftKey ? 4 : 1)
     const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key]
     if (by) setCursor({ x: clamp(cursor.x + (by[0] ?? 0), width), y: clamp(cursor.y + (by[1] ?? 0), height) })
     else if (event.key === ' ' || event.key === 'Enter') set({ strokes: [...strokes, strokeAt(cursor)] })
-    else if (event.key === 'e') setTool(tool === 'erase' ? 'mark' : 'erase')
+    else if (key === 'e') setTool(tool === 'erase' ? 'mark' : 'erase')
     else if (event.key === '+' || event.key === '-') setSize(Math.min(50, Math.max(2, size + (event.key === '+' ? 2 : -2))))
-    else if (event.key === 'z' && (event.ctrlKey || event.metaKey)) undo()
+    else if (isUndo) undo()
     else return
     event.preventDefault()
   }

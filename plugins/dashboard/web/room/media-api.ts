@@ -27,6 +27,7 @@ export type FieldSchema = {
   enum?: (string | number)[]
   minimum?: number
   maximum?: number
+  maxLength?: number
   pattern?: string
 }
 export type Price = { plan: string; kind: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { outage, Problem } from '../api/client.ts'
 import { Icon } from '../components/icon.tsx'
-import { money, span } from '../format.ts'
+import { label, money, span } from '../format.ts'
 import { readQuote, type Body, type Quote } from './media-api.ts'
 import { useRoom } from './room-state.ts'
 
@@ -78,10 +78,5 @@ type Fault = { path: string; message: string }
 export function sentenceOf({ message, members }: Problem): string {
   const faults = (members['errors'] ?? []) as Fault[]
   if (faults.length === 0) return message
-  return faults.map((fault) => `${fieldOf(fault.path)} ${fault.message}`.trim()).join('. ')
-}
-
-function fieldOf(path: string): string {
-  const name = (path.split('/')[1] ?? '').replaceAll('_', ' ')
-  return name.charAt(0).toUpperCase() + name.slice(1)
+  return faults.map((fault) => `${label(fault.path.split('/')[1] ?? '')} ${fault.message}`.trim()).join('. ')
 }

@@ -3,6 +3,7 @@ import { effect, signal, type Signal } from '@preact/signals'
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { isFinal, type Task } from '../api/tasks.ts'
+import { label } from '../format.ts'
 import { areForgotten, keepDrafts, keptDrafts, type Drafts } from './drafts.ts'
 import { follow, type Kind, type Kinds, type Price, type Source } from './media-api.ts'
 import { familyOf } from './labels.ts'
@@ -16,6 +17,8 @@ export type Draft = {
   seed: string
   format: string
   options: Record<string, unknown>
+  /** The picture that a video begins with. */
+  frame: Source | null
 }
 
 export type RoomState = {
@@ -43,7 +46,7 @@ export type RoomState = {
   stop(): void
 }
 
-export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', seconds: null, seed: '', format: '', options: {} }
+export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', seconds: null, seed: '', format: '', options: {}, frame: null }
 
 /** Streams at once: a browser has six connections to a server, and the page needs some itself. */
 const STREAMS_MAX = 3
@@ -113,17 +116,21 @@ export function openRoomState(): RoomState {
     followNext()
   }
 
+  let { shown } = kept
+  let hasShown = false
+  let before: string | null = null
   const stopKeeping = effect(() => {
     const { mode, draft, edit, sources, current } = state
     const { value: task } = current
-    keepDrafts({
-      mode: mode.value,
-      draft: draft.value,
-      // The brush makes it again, of the strokes.
-      edit: { ...edit.value, mask: null },
-      sources: sources.value,
-      ...(task ? { shown: { object: task.object, id: task.id } } : {}),
-    })
+    // Until the page has read the task that was on the stage, it is still that one.
+    if (task) shown = { object: task.object, id: task.id }
+    else if (hasShown) shown = undefined
+    hasShown ||= task !== null
+    // The brush makes the mask again, of the strokes.
+    const drafts = { mode: mode.value, draft: draft.value, edit: { ...edit.value, mask: null }, sources: sources.value, shown }
+    const text = JSON.stringify(drafts)
+    if (text !== before) keepDrafts(drafts, before !== null)
+    before = text
   })
   // Another tab has signed out: what it removed must not come back.
   const forgotten = (event: StorageEvent) => void (areForgotten(event) && stopKeeping())
@@ -152,19 +159,41 @@ export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'
   return kinds.prices.find((price) => price.plan === plan && price.kind === kind) ?? null
 }
 
-/** Takes a result or file as the input: the next of the list for an operation that joins, else in place of the present one. The form gets the focus. */
+/**
+ * Takes a result or file as the input: the picture that a video begins with, the next of the list for an operation that joins, else in place of
+ * the present one. The form gets the focus.
+ */
 export function useAsInput(room: RoomContextValue, source: Source): void {
   const { state } = room
-  state.setSources(isJoining(room, source) ? [...state.sources.value, source] : [source])
-  state.mode.value = 'edit'
+  if (isFrame(room, source)) state.draft.value = { ...state.draft.value, frame: source }
+  else toEdit(room, source)
   requestAnimationFrame(() => {
     document.querySelector('.room-form')?.scrollIntoView({ block: 'nearest' })
     document.querySelector<HTMLElement>('.room-form .source-name')?.focus({ preventScroll: true })
   })
 }
 
+function toEdit(room: RoomContextValue, source: Source): void {
+  const { state } = room
+  state.setSources(isJoining(room, source) ? [...state.sources.value, source] : [source])
+  state.mode.value = 'edit'
+}
+
+/** What `useAsInput` does with that source. */
+export function inputAction(room: RoomContextValue, source: Source): string {
+  if (isFrame(room, source)) return label('image_url')
+  return isJoining(room, source) ? 'Add to merge' : 'Use as input'
+}
+
+/** Whether the form takes that source as the picture that a video begins with. */
+function isFrame(room: RoomContextValue, { type }: Source): boolean {
+  const { mode, draft } = room.state
+  const kind = kindOf(room, draft.value.kind)
+  return mode.value === 'make' && kind !== null && has(kind, 'image_url') && familyOf(type) === 'image'
+}
+
 /** Whether the form joins what it has with that source. */
-export function isJoining(room: RoomContextValue, source: Pick<Source, 'type'>): boolean {
+function isJoining(room: RoomContextValue, source: Pick<Source, 'type'>): boolean {
   const { mode, edit, sources } = room.state
   const kind = kindOf(room, edit.value.operation)
   const isListed = mode.value === 'edit' && kind !== null && has(kind, 'media_urls') && sources.value.length > 0

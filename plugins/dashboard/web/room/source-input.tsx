@@ -51,7 +51,7 @@ export function SourceInput({ isShownBelow }: { isShownBelow: boolean }) {
     <div class="stack">
       {source && <Chosen source={source} isShownBelow={isShownBelow} />}
       <div class="row">
-        <DropZone send={send} isMany={false} isSmall={source !== undefined} />
+        <DropZone send={send} isMany={false} action={source ? 'Choose another file' : 'Choose a file'} isSmall={source !== undefined} />
         {source && (
           <button type="button" class="button small quiet" onClick={() => state.setSources([])}>
             Remove
@@ -87,9 +87,9 @@ export function UploadState({ uploading, problem }: { uploading: Uploading | nul
   )
 }
 
-type ZoneProps = { send: (files: File[]) => Promise<void>; isMany: boolean; isSmall?: boolean }
+type ZoneProps = { send: (files: File[]) => Promise<void>; isMany: boolean; action: string; isSmall: boolean }
 
-export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
+export function DropZone({ send, isMany, action, isSmall }: ZoneProps) {
   const [isOver, setOver] = useState(false)
   const picker = useRef<HTMLInputElement>(null)
   const take = (files: Iterable<File> | null | undefined) => {
@@ -125,7 +125,7 @@ export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
         </>
       )}
       <button type="button" class="button small" onClick={() => picker.current?.click()}>
-        {isSmall ? (isMany ? 'Add files' : 'Choose another file') : 'Choose a file'}
+        {action}
       </button>
       {!isSmall && <p class="hint">Up to 100 MiB, or take a result from the gallery.</p>}
       <input
@@ -156,7 +156,7 @@ export function Undo() {
   )
 }
 
-function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
+export function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
   const facts = [
     source.width !== null && source.height !== null && `${source.width} × ${source.height}`,
     source.durationMs !== null && lengthInWords(source.durationMs),

@@ -60,7 +60,7 @@ export function SourceList() {
       </ol>
       <p class="hint">Add results of the gallery, or files of your own.</p>
       <div class="row">
-        <DropZone send={send} isMany isSmall />
+        <DropZone send={send} isMany action="Add files" isSmall />
         <Undo />
       </div>
       <UploadState uploading={uploading} problem={problem} />

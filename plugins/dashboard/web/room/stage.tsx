@@ -12,7 +12,7 @@ import { Compare } from './compare.tsx'
 import { Ideas } from './ideas.tsx'
 import { adviceOf, familyOf, iconOf, lengthInWords, nameOf } from './labels.ts'
 import { sourceOf } from './media-api.ts'
-import { EMPTY_DRAFT, isJoining, useAsInput, useRoom } from './room-state.ts'
+import { EMPTY_DRAFT, inputAction, useAsInput, useRoom } from './room-state.ts'
 
 export function Stage() {
   const { state } = useRoom()
@@ -137,7 +137,7 @@ function Finished({ task }: { task: Task }) {
           <Icon name="download" size={18} /> Download
         </a>
         <button type="button" class="button" onClick={() => useAsInput(room, source)}>
-          <Icon name="spark" size={18} /> {isJoining(room, source) ? 'Add to merge' : 'Use as input'}
+          <Icon name="spark" size={18} /> {inputAction(room, source)}
         </button>
         {task.object === 'generation' && <ReusePrompt task={task} />}
         {familyOf(result.content_type) === 'image' && <Zoom url={url} name={nameOf(task)} />}
