@@ -78,4 +78,22 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.ok(await page.getByRole('radio', { name: '90 days' }).isChecked())
     t.match(await page.getByRole('link', { name: 'CSV', exact: true }).getAttribute('href'), /since=20\d\d-\d\d-\d\d/)
   })
+
+  await inPage(t, dashboard, 'a day is the same one in the far east, and what was passed through has a look of its own', { path: '/usage/media', timezoneId: 'Pacific/Kiritimati' }, async (page, t) => {
+    let date = ''
+    await page.route('**/dashboard/api/usage/media?*', async (route) => {
+      const usage = await (await route.fetch()).json()
+      const used = { count: 1, burned: '1.00' }
+      date = usage.days.at(-1).date
+      await route.fulfill({ json: { ...usage, days: [{ date, by: { image: used, 'pass-through': used } }] } })
+    })
+    await page.reload()
+    await page.locator('.chart-stack i').nth(1).waitFor()
+    t.same(new Set(await page.evaluate<string[]>('[...document.querySelectorAll(".chart-stack i")].map((bar) => getComputedStyle(bar).backgroundColor)')).size, 2)
+    await page.getByText('Show as a table').click()
+    const day = new Intl.DateTimeFormat('en-US', { dateStyle: 'medium', timeZone: 'UTC' }).format(new Date(date))
+    t.equal(await page.getByRole('table', { name: /Amount spent/ }).locator('td').first().textContent(), day)
+    await page.locator('.chart-day').last().hover()
+    await page.locator('.chart-shown', { hasText: day }).waitFor()
+  })
 }

@@ -1,14 +1,14 @@
 /** Stacked bars by day. The table beside it has the same numbers for those who do not see it. */
 import { useState } from 'preact/hooks'
-import { day as dayOf, LANGUAGE } from '../format.ts'
+import { LANGUAGE, utcDay } from '../format.ts'
 import './chart.css'
 
-/** `look`: which colour and pattern it has; each of the nine is told from the others without its colour as well. */
+/** `look`: which colour and pattern it has; each of the ten is told from the others without its colour as well. */
 export type Series = { name: string; look: number; values: number[] }
 /** `unit` follows the numbers of the legend. */
 type Props = { label: string; days: string[]; series: Series[]; format: (value: number) => string; unit?: string }
 
-const LOOKS = 9
+const LOOKS = 10
 const DATES_MAX = 7
 const TICKS_MAX = 4
 const dates = new Intl.DateTimeFormat(LANGUAGE, { day: 'numeric', month: 'short', timeZone: 'UTC' })
@@ -57,7 +57,7 @@ export function Chart({ label, days, series, format, unit = '' }: Props) {
         </div>
       </div>
       <figcaption>
-        <span class="chart-shown">{at === null ? 'Sum' : dayOf(`${days[at] ?? ''}T12:00:00Z`)}</span>
+        <span class="chart-shown">{at === null ? 'Sum' : utcDay(days[at] ?? '')}</span>
         {series.map(({ name, look, values }) => (
           <span key={name} class="legend">
             <i class={`look-${look % LOOKS}`} />

@@ -11,7 +11,7 @@ import { Async, useLoad } from '../../components/load.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { count, day, percent, short, time } from '../../format.ts'
+import { count, percent, short, time, utcDay } from '../../format.ts'
 import { reasonsOf, Refusals } from './refusals.tsx'
 import { Requests } from './requests.tsx'
 import { UsagePage } from './usage-page.tsx'
@@ -148,7 +148,7 @@ function Days({ days: used, since }: { days: CodingDay[]; since: string }) {
           rows={used.toReversed()}
           keyOf={({ date }) => date}
           columns={[
-            { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
+            { name: 'Day', cell: ({ date }) => utcDay(date) },
             { name: 'Requests', number: true, cell: ({ requests }) => count(requests) },
             { name: 'Input', number: true, cell: ({ input }) => count(input) },
             { name: 'Of it cached', number: true, cell: ({ cached_input: cached }) => count(cached) },

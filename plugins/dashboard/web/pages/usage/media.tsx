@@ -12,7 +12,7 @@ import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { amount, count, day, label, money, percent, time, UNIT } from '../../format.ts'
+import { amount, count, day, label, money, percent, time, UNIT, utcDay } from '../../format.ts'
 import { TaskBrowser } from '../tasks/task-browser.tsx'
 import { UsagePage } from './usage-page.tsx'
 
@@ -120,7 +120,7 @@ function Days({ days: used, since }: Usage & { since: string }) {
           rows={rows}
           keyOf={({ date, kind }) => `${date} ${kind}`}
           columns={[
-            { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
+            { name: 'Day', cell: ({ date }) => utcDay(date) },
             { name: 'Kind', cell: ({ kind }) => label(kind) },
             { name: 'Tasks', number: true, cell: (row) => count(row.count) },
             { name: 'Spent', number: true, cell: ({ burned }) => money(burned) },
