@@ -19,7 +19,7 @@ const Query = Type.Object({
 const Params = Type.Object({ id: Type.String({ maxLength: 64 }) })
 
 /** No index has the state of webhooks: a page of one state is looked for among so many tasks, and the next page goes on from there. */
-const EXAMINED = { tasks: 500, at_a_time: 100 }
+const EXAMINED = { tasks: 200, at_a_time: 100 }
 
 /** Registers the routes. */
 export function taskListRoutes(app: FastifyInstance): void {
@@ -36,10 +36,24 @@ export function taskListRoutes(app: FastifyInstance): void {
     return { ...found, data: await Promise.all(found.data.map(withWebhook)) }
   }
 
-  async function pageOf(state: State, tenant: string, query: Static<typeof Query>) {
+  /** The search of each session that is under way. */
+  const searches = new Map<string, Promise<unknown>>()
+
+  /** One search of a session after the other: each reads the deliveries of many tasks. */
+  async function inTurn<T>(session: string, search: () => Promise<T>): Promise<T> {
+    const mine = (searches.get(session) ?? Promise.resolve()).then(search, search)
+    searches.set(session, mine)
+    try {
+      return await mine
+    } finally {
+      if (searches.get(session) === mine) searches.delete(session)
+    }
+  }
+
+  async function pageOf(state: State, tenant: string, query: Static<typeof Query>, isLeft: () => boolean) {
     const data: Record<string, unknown>[] = []
     let { cursor } = query
-    for (let examined = 0; examined < EXAMINED.tasks; examined += EXAMINED.at_a_time) {
+    for (let examined = 0; examined < EXAMINED.tasks && !isLeft(); examined += EXAMINED.at_a_time) {
       const found = await page(tenant, { ...query, limit: EXAMINED.at_a_time, ...(cursor === undefined ? {} : { cursor }) })
       for (const task of found.data) {
         if (task.webhook === state) data.push(task)
@@ -48,13 +62,15 @@ export function taskListRoutes(app: FastifyInstance): void {
       if (found.next_cursor === null) return { ...found, data }
       cursor = found.next_cursor
     }
-    return { object: 'list', data, has_more: true, next_cursor: cursor }
+    return { object: 'list', data, has_more: true, next_cursor: cursor, examined: EXAMINED.tasks }
   }
 
-  routes.get('/tasks', { schema: { querystring: Query } }, async (request) => {
+  routes.get('/tasks', { schema: { querystring: Query } }, async (request, reply) => {
     const { query } = request
-    const { tenant } = sessionOf(request)
-    return query.webhook === undefined ? page(tenant, query) : pageOf(query.webhook, tenant, query)
+    const { tenant, session } = sessionOf(request)
+    const { webhook } = query
+    if (webhook === undefined) return page(tenant, query)
+    return inTurn(session.id, () => pageOf(webhook, tenant, query, () => reply.raw.destroyed))
   })
 
   routes.get('/tasks/:id/payloads', { schema: { params: Params } }, async (request) => {

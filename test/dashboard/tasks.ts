@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { openReceiver, type Receiver } from '../fakes/receiver.ts'
 import { at } from '../flows/calls.ts'
-import { inPage, violations, type Dashboard } from './dashboard.ts'
+import { inPage, until, violations, type Dashboard } from './dashboard.ts'
 import { demoKey } from './usage.ts'
 
 /** A finished image whose webhook the receiver got. Returns the task's id. */
@@ -54,6 +54,27 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.equal(await page.evaluate('(async (image) => (await image.decode(), image.naturalWidth))(document.querySelector(".media img"))'), 256, 'the result is shown')
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download', exact: true }).click()])
     t.equal(download.suggestedFilename(), `image-${id.slice(-8)}.png`)
+  })
+
+  await inPage(t, dashboard, 'a search for a state of webhooks is not repeated by itself, and goes on among older tasks', {}, async (page, t) => {
+    await page.clock.install()
+    const asked: string[] = []
+    page.on('request', (request) => void (request.url().includes('/media/tasks?') && asked.push(request.url())))
+    await page.goto(`${dashboard.process.url}/dashboard/tasks`)
+    await page.getByRole('link', { name: /Harbour/ }).waitFor()
+    const before = asked.length
+    await page.clock.runFor(4000)
+    await until('another read', async () => asked.length > before)
+
+    await page.route('**/media/tasks?*', (route) => route.fulfill({ json: { object: 'list', data: [], has_more: !route.request().url().includes('cursor'), next_cursor: 'older', examined: 200 } }))
+    await page.getByLabel('Webhook').selectOption('failed')
+    await page.getByText('None among the newest 200 tasks').waitFor()
+    const searched = asked.length
+    await page.clock.runFor(10_000)
+    t.equal(asked.length, searched)
+    await page.getByRole('button', { name: 'Older' }).click()
+    await page.getByText('None among the next 200 tasks').waitFor()
+    t.match(asked.at(-1), /cursor=older/)
   })
 
   await inPage(t, dashboard, 'every delivery attempt is shown with its answer; redeliver sends it again, and so does a replay of a time range', { path: `/tasks/${id}` }, async (page, t) => {

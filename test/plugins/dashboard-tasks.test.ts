@@ -1,4 +1,5 @@
 /** The list of tasks of the dashboard by the state of their webhooks, and what these say. */
+import { setImmediate } from 'node:timers/promises'
 import t from 'tap'
 import { openReceiver } from '../fakes/receiver.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -27,6 +28,18 @@ t.test('tasks are found by the state of their webhooks, page by page, and payloa
   t.same(await found(`webhook=delivered&limit=2&cursor=${page.next_cursor}`), [first])
   t.same(await found('webhook=failed&status=canceled'), [], 'beside the other filters')
   t.equal((await room.send({ path: '/media/tasks?webhook=none' })).statusCode, 400)
+
+  let [reading, most] = [0, 0]
+  const { deliveries } = room.store
+  room.store.deliveries = async (id) => {
+    most = Math.max(most, ++reading)
+    await setImmediate()
+    reading--
+    return deliveries(id)
+  }
+  await Promise.all([found('webhook=failed'), found('webhook=failed'), found('webhook=pending')])
+  t.equal(most, 4, 'one search of a session after the other')
+  room.store.deliveries = deliveries
 
   const payloads = (await room.send({ path: `/media/tasks/${failed}/payloads` })).json()
   const bodies = receiver.received.map(({ rawBody }) => JSON.parse(rawBody.toString()))

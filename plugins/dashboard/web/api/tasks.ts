@@ -72,7 +72,8 @@ export type Delivery = {
 }
 /** An event of the task's stream (docs/media.md, "Live events"). */
 export type TaskEvent = { sequence: number; name: string; data: Record<string, unknown> }
-export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null }
+/** `examined`: of a search for a state of webhooks that goes on with the next page. */
+export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null; examined?: number }
 export type Filter = {
   status?: string
   object?: string

@@ -6,7 +6,7 @@ import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Ago } from '../../components/time.tsx'
-import { label, money } from '../../format.ts'
+import { count, label, money } from '../../format.ts'
 import { hrefOf } from '../../router.ts'
 import { StatusBadge } from './status-badge.tsx'
 
@@ -17,7 +17,9 @@ type Props = { filter: Filter; show: (filter: Filter) => void }
 
 /** `show` gets each filter that the person chooses. */
 export function TaskBrowser({ filter, show }: Props) {
-  const load = useLoad((abort) => listTasks(withTimes(filter), abort), [JSON.stringify(filter)], TASKS_MS)
+  // The state of webhooks is looked for task by task: that is too much for every few seconds.
+  const everyMs = filter.webhook === undefined ? TASKS_MS : undefined
+  const load = useLoad((abort) => listTasks(withTimes(filter), abort), [JSON.stringify(filter)], everyMs)
   return (
     <>
       <Filters filter={filter} show={show} />
@@ -25,7 +27,7 @@ export function TaskBrowser({ filter, show }: Props) {
         <Async of={load} lines={8}>
           {(page) => (
             <>
-              {page.data.length === 0 ? <NoTasks isFiltered={Object.keys(filter).length > 0} /> : <List tasks={page.data} />}
+              {page.data.length === 0 ? <NoTasks filter={filter} examined={page.examined} /> : <List tasks={page.data} />}
               <Pages filter={filter} show={show} next={page.has_more ? page.next_cursor : null} />
             </>
           )}
@@ -74,7 +76,16 @@ function Filters({ filter, show }: Props) {
   )
 }
 
-function NoTasks({ isFiltered }: { isFiltered: boolean }) {
+/** `examined`: so many tasks were looked at, and there are more. */
+function NoTasks({ filter, examined }: { filter: Filter; examined: number | undefined }) {
+  const isFiltered = Object.keys(filter).length > 0
+  if (examined !== undefined) {
+    return (
+      <Empty icon="tasks" title={`None among the ${filter.cursor === undefined ? 'newest' : 'next'} ${count(examined)} tasks`}>
+        Older ones may match.
+      </Empty>
+    )
+  }
   return (
     <Empty icon="tasks" title={isFiltered ? 'No task matches the filters' : 'No tasks yet'}>
       {isFiltered
