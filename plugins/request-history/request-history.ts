@@ -55,7 +55,15 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     log.warn({ event: 'requests_unlogged', err, count: waiting.length }, 'coding requests not written to the history, will be retried'),
   )
   app.addHook('onReady', writing.start)
-  app.addHook('onClose', writing.stop)
+  app.addHook('onClose', async () => {
+    await writing.cancel()
+    await flush().catch((err: unknown) =>
+      log.warn(
+        { event: 'requests_unlogged', err, count: waiting.length },
+        'coding requests not written to the history, lost at the end of the process',
+      ),
+    )
+  })
 }
 
 export default fp(requestHistory, {

@@ -58,3 +58,25 @@ t.test('what could not be written is written later, once', async (t) => {
   })
   t.same(found.map(({ id }) => id), failures)
 })
+
+t.test('what could not be written is written when its gateway stops', async (t) => {
+  const failed = Promise.withResolvers<void>()
+  let isStopping = false
+  const written: CodingRequest[] = []
+  const { app, chat } = await openProgram(t, (app) => {
+    const { logRequests } = app.store
+    app.store.logRequests = async (requests) => {
+      if (isStopping) {
+        await logRequests(requests)
+        return void written.push(...requests)
+      }
+      failed.resolve()
+      throw new Error('away')
+    }
+  })
+  await chat()
+  await failed.promise
+  isStopping = true
+  await app.close()
+  t.match(written, [{ subscription: 'demo/coder', status: 200 }])
+})
