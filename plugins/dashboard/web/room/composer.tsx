@@ -112,20 +112,7 @@ function Parameters({ kind, draft, set }: Props) {
       </button>
       {isOpen && (
         <div class="grid two">
-          <Field label="Seed" hint="The same one repeats a result.">
-            {(wired) => (
-              <input
-                {...wired}
-                class="input"
-                type="number"
-                min={0}
-                max={2147483647}
-                step={1}
-                value={draft.seed}
-                onInput={(event) => set({ seed: event.currentTarget.value })}
-              />
-            )}
-          </Field>
+          <Seed seed={draft.seed} choose={(value) => set({ seed: value })} />
           <Options {...{ kind, draft, set }} />
           {(kind.formats?.length ?? 0) > 1 && (
             <Field label="Format">
@@ -142,6 +129,25 @@ function Parameters({ kind, draft, set }: Props) {
         </div>
       )}
     </>
+  )
+}
+
+function Seed({ seed, choose }: { seed: string; choose: (seed: string) => void }) {
+  return (
+    <Field label="Seed" hint="The same one repeats a result.">
+      {(wired) => (
+        <input
+          {...wired}
+          class="input"
+          type="number"
+          min={0}
+          max={2147483647}
+          step={1}
+          value={seed}
+          onInput={(event) => choose(event.currentTarget.value)}
+        />
+      )}
+    </Field>
   )
 }
 
