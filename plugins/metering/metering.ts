@@ -34,6 +34,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Makes the route metered: returns the size of the request. Throws the failure of an invalid request. */
     admits?: (request: FastifyRequest) => Size
+    /** The route waits until the admission is stored before it does anything, so that it is not deferred. */
+    storedFirst?: boolean
   }
 }
 
@@ -56,7 +58,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   app.decorateRequest('reservation', null)
 
   app.addHook('preHandler', (request, reply, done) => {
-    const { admits } = request.routeOptions.config
+    const { admits, storedFirst } = request.routeOptions.config
     const { caller } = request
     if (!admits || !caller) return done()
     const reserve = (admission: Admission) => {
@@ -64,7 +66,7 @@ async function metering(app: FastifyInstance): Promise<void> {
       request.reservation = settlements.open(admission, request, reply)
     }
     const size = admits(request)
-    const admission = admissions.admitNow(caller, size, reply.raw, (answer) => notAdmitted(answer, reply, clock()))
+    const admission = storedFirst ? null : admissions.admitNow(caller, size, reply.raw, (answer) => notAdmitted(answer, reply, clock()))
     // Fastify takes a promise as well.
     if (!admission) return admitted(admissions.admit(caller, size, reply.raw), reply).then(reserve)
     reserve(admission)

@@ -128,7 +128,10 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
       creates: true,
       streamed: true,
       ...(api === 'coding'
-        ? { admits: (request: FastifyRequest) => ({ promptBytes: 0, maxOutputTokens: tokensOf(proxiedOf(request).route) }) }
+        ? {
+            admits: (request: FastifyRequest) => ({ promptBytes: 0, maxOutputTokens: tokensOf(proxiedOf(request).route) }),
+            storedFirst: true,
+          }
         : {}),
     },
     // Verifies certificates, and stops when the client disconnects; the library's own agent does neither.

@@ -58,6 +58,9 @@ async function setUp(t: Test) {
   }
   t.match(await ask(), { status: 200 })
   t.equal(atOnce, 0)
+  // A gateway that gets many requests: otherwise each is written at once.
+  const stale = { op: 'admit', id: 'stale', instance: 'stale', keyId: 'stale', keyCap: null, keysVersion: -1, promptBytes: 10, maxOutputTokens: 10 } as const
+  for (let n = 0; n < 20; n++) await gateway.store.change(subscription, stale, START)
   return {
     upstream,
     other,

@@ -73,7 +73,10 @@ t.test('no service is called before the admission of its request is stored', asy
   const program = await openProxyProgram(t, [{ ...coding, prefix: '/tools', upstream: service.url, websocket: true }])
   const { store } = program.app
   const { decide } = store
-  store.decideNow = () => null
+  store.decideNow = (_id, { op }) => {
+    if (op === 'admit') throw new Error('it would wait for others to be written with them')
+    return null
+  }
   let durable = Promise.reject<void>(new Unavailable('store', new Error('the disk is gone')))
   durable.catch(() => {})
   store.decide = (async (...args: Parameters<typeof decide>) => ({ ...(await decide(...args)), durable })) as typeof decide

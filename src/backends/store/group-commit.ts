@@ -112,7 +112,8 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
 
   function push({ queued, lease }: Queue, one: QueuedCommand, isUrgent: boolean): void {
     queued.push(one)
-    lease?.queued(isUrgent)
+    const isLone = one.command.op === 'admit' && lease?.asks() === true
+    lease?.queued(isUrgent || isLone)
   }
 
   function enqueue(id: string, one: QueuedCommand): void {

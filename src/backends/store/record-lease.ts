@@ -13,6 +13,8 @@ const LEASE_MS = 1_000
 const WAIT_MS = 50
 const WAIT_PER_GATEWAY_MS = 25
 const MAX_WAIT_MS = 400
+/** Over this time an admission is found to be one of few, for which waiting would save no write. */
+const QUIET_MS = 1_000
 /** So many waiting commands are written at once. */
 const FULL_PER_GATEWAY = 16
 /** Requests of a lease beyond twice those of the last write. */
@@ -33,6 +35,8 @@ export class RecordLease {
   /** Of the first waiting command. */
   #since = 0
   #waiting = 0
+  /** When the last requests asked to be admitted, as many as come in QUIET_MS to a gateway that waits for another one in vain. */
+  readonly #asked: number[] = []
   #isUrgent = false
   #hasEnded = false
   #until = Number.NEGATIVE_INFINITY
@@ -48,6 +52,14 @@ export class RecordLease {
     if (this.#waiting++ === 0) this.#since = this.#clock()
     if (isUrgent) this.#isUrgent = true
     if (isUrgent || this.#waiting === 1 || this.#isFull()) this.#wake()
+  }
+
+  /** A request asks to be admitted. Whether so few do that none would share its write, however long that waits. */
+  asks(): boolean {
+    const now = this.#clock()
+    const first = this.#asked.at(-Math.floor(QUIET_MS / this.#waitMs())) ?? Number.NEGATIVE_INFINITY
+    if (this.#asked.push(now) > QUIET_MS / WAIT_MS) this.#asked.shift()
+    return first <= now - QUIET_MS
   }
 
   /** Waits until the queued commands shall be written; without any, until there are some or the lease has lapsed. Resolves with whether it has waited. */
@@ -105,11 +117,15 @@ export class RecordLease {
     return this.#waiting >= FULL_PER_GATEWAY * this.#gateways
   }
 
+  #waitMs(): number {
+    return Math.min(MAX_WAIT_MS, Math.max(WAIT_MS, WAIT_PER_GATEWAY_MS * this.#gateways))
+  }
+
   #restMs(): number {
     const now = this.#clock()
     if (this.#waiting === 0) return this.#until - now
     if (this.#isUrgent || this.#isFull()) return 0
-    return this.#since + Math.min(MAX_WAIT_MS, Math.max(WAIT_MS, WAIT_PER_GATEWAY_MS * this.#gateways)) - now
+    return this.#since + this.#waitMs() - now
   }
 }
 

@@ -10,8 +10,8 @@ import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { admit, ID, plan, settle, T0 } from '../../contracts/store/acme.ts'
 
-/** A store with one record, whose clock and pauses the test moves; one request was admitted, and has taken the lease. */
-async function setUp() {
+/** A store with one record, whose clock and pauses the test moves; one request was admitted, and has taken the lease. Before it, `asked` others were refused. */
+async function setUp(asked = 20) {
   let record: Subscription | null = null
   let now = 0
   const pauses: { ms: number; end: () => void }[] = []
@@ -48,6 +48,7 @@ async function setUp() {
   }
   const large = plan()
   rival({ ...large, terms: { ...large.terms, requestsPerMinute: 100_000, coding: { ...large.terms.coding, sessionTokens: 1_000_000, weeklyTokens: 1_000_000, maxConcurrentRequests: 400 } } } as typeof large)
+  for (let n = 0; n < asked; n++) await changes.change(ID, { ...admit(`stale${n}`, 100), keysVersion: -1 }, T0)
   await changes.change(ID, admit('first', 100), T0)
   await turns()
   return {
@@ -87,6 +88,36 @@ t.test('what a lease covers is answered at once, and written together after 50 m
   t.equal(await pass(), 50)
   t.same(told.toSorted(), ['a stored', 'b stored', 'first stored'])
   t.same([reserved(), leases().length, seen.replaces - replaces], [['a', 'b'], 1, 1])
+})
+
+t.test('where few requests come, each admission is written at once, and takes what waits with it; a settlement waits', async (t) => {
+  const { now, pass, turns, told } = await setUp(0)
+  now(settle('first', 30))
+  await turns()
+  t.same(told, [])
+  for (let n = 2; n <= 20; n++) {
+    t.match(now(admit(`a${n}`, 100)), { outcome: 'admitted' })
+    await turns()
+    t.equal(told.at(-1), `a${n} stored`)
+  }
+  t.equal(told[0], 'first stored')
+  now(admit('b', 100))
+  await turns()
+  t.equal(told.at(-1), 'a20 stored', 'the twenty-first of a second waits')
+  t.equal(await pass(), 50)
+  t.equal(told.at(-1), 'b stored')
+})
+
+t.test('the more gateways wait for each other, the fewer requests count as few', async (t) => {
+  const { now, pass, turns, told, rival } = await setUp(0)
+  for (const instance of ['b', 'c', 'd']) rival({ op: 'lease', instance, wanted: { tokens: 100, requests: 2, keys: {} }, forMs: 1000 })
+  for (let n = 1; n <= 10; n++) {
+    now(admit(`a${n}`, 100))
+    await turns()
+  }
+  t.equal(told.at(-1), 'a9 stored')
+  t.equal(await pass(), 100)
+  t.equal(told.at(-1), 'a10 stored')
 })
 
 t.test('a command that is waited for is written at once, and takes the others with it', async (t) => {
