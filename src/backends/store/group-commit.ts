@@ -112,8 +112,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
 
   function push({ queued, lease }: Queue, one: QueuedCommand, isUrgent: boolean): void {
     queued.push(one)
-    const isLone = one.command.op === 'admit' && lease?.asks() === true
-    lease?.queued(isUrgent || isLone)
+    lease?.queued((one.command.op === 'admit' && lease.asks()) || isUrgent)
   }
 
   function enqueue(id: string, one: QueuedCommand): void {
