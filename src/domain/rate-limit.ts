@@ -14,11 +14,11 @@ export function burstOf(requestsPerMinute: number): number {
   return Math.max(10, Math.floor(requestsPerMinute / 6))
 }
 
-/** Takes one request at `now` (ms) out of `requestsPerMinute`, of which others may still take `leased`. A refusal changes nothing and returns the wait in ms. */
-export function takeOne(rate: Rate, requestsPerMinute: number, now: number, leased = 0): RateDecision {
+/** Takes one request at `now` (ms) out of `requestsPerMinute`. A refusal changes nothing and returns the wait in ms. */
+export function takeOne(rate: Rate, requestsPerMinute: number, now: number): RateDecision {
   const intervalMs = 60_000 / requestsPerMinute
   const tat = Math.max(rate.tat, now) + intervalMs
-  const excessMs = tat + leased * intervalMs - now - burstOf(requestsPerMinute) * intervalMs
+  const excessMs = tat - now - burstOf(requestsPerMinute) * intervalMs
   if (excessMs > 1e-6) return { allowed: false, retryAfterMs: Math.ceil(excessMs) }
   return { allowed: true, rate: { tat } }
 }

@@ -4,11 +4,10 @@
  */
 import type { Command, WantedLease } from '../../domain/subscription/commands.ts'
 import type { CurrentRecord } from '../../domain/subscription/current-record.ts'
+import { LEASE_MS } from '../../domain/subscription/coding-ledger.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 import type { QueuedCommand } from './queued-command.ts'
 
-/** How long a lease lasts without a write. It is also how long requests may go on to be sent while the store gives no answer. */
-const LEASE_MS = 1_000
 /** How long a command may wait for its write: with each further gateway longer, so that all of them replace the record some forty times a second; much shorter than a lease lasts. */
 const WAIT_MS = 50
 const WAIT_PER_GATEWAY_MS = 25

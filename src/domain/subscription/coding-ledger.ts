@@ -6,7 +6,11 @@ import type { CodingTerms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'
 import type { UsageRecord } from '../usage-records.ts'
+import { MAX_SKEW_MS } from './clock-healing.ts'
 import type { CodingAccount, Lease, Reservation, Subscription } from './subscription.ts'
+
+/** How long a lease lasts without a write. It is also how long requests may go on to be sent while the store gives no answer. */
+export const LEASE_MS = 1_000
 
 export class CodingLedger {
   /** What it was opened from, or was written last: its plan and version are as they are there. */
@@ -77,25 +81,26 @@ export class CodingLedger {
   /** The lease of a gateway that runs at `now`. */
   lease(instance: string, now: number): Lease | undefined {
     const lease = this.#leases?.get(instance)
-    return lease && lease.until > now ? lease : undefined
+    return lease && isRunning(lease, now) ? lease : undefined
   }
 
   /** What other gateways have leased at `now`: of the windows, of requests, and of a key. */
   leasedBesides(instance: string, keyId: string | null, now: number): { tokens: number; requests: number; key: number } {
     const sums = { tokens: 0, requests: 0, key: 0 }
     if (this.#leases === null) return sums
-    for (const [owner, { until, tokens, requests, keys }] of this.#leases) {
-      if (owner === instance || until <= now) continue
-      sums.tokens += tokens
-      sums.requests += requests
-      if (keyId !== null) sums.key += keys[keyId] ?? 0
+    for (const [owner, lease] of this.#leases) {
+      if (owner === instance || !isRunning(lease, now)) continue
+      sums.tokens += lease.tokens
+      sums.requests += lease.requests
+      if (keyId !== null) sums.key += lease.keys[keyId] ?? 0
     }
     return sums
   }
 
   /** Replaces the lease of a gateway, and drops those that have lapsed at `now`. */
   setLease(instance: string, lease: Lease | null, now: number): void {
-    const leases = new Map([...(this.#leases ?? [])].filter(([owner, { until }]) => owner !== instance && until > now))
+    const leases = new Map([...(this.#leases ?? [])].filter(([owner, one]) => owner !== instance && isRunning(one, now)))
+    if (!lease && leases.size === (this.#leases?.size ?? 0)) return
     if (lease) leases.set(instance, lease)
     this.#leases = leases.size > 0 ? leases : null
     this.isChanged = true
@@ -153,4 +158,9 @@ export class CodingLedger {
     this.#inWeek += tokens
     this.#inWeekByKey.set(keyId, (this.#inWeekByKey.get(keyId) ?? 0) + tokens)
   }
+}
+
+/** One that ends later than any was given for is of a wrong clock, and holds nothing back. */
+function isRunning({ until }: Lease, now: number): boolean {
+  return until > now && until <= now + LEASE_MS + MAX_SKEW_MS
 }

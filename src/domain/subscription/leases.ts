@@ -21,12 +21,9 @@ export function renewLease(
   usedBy: (keyId: string) => number,
 ): Answer<'lease'> {
   const lease = inactiveReason(ledger.record, now) === null ? leaseOf(ledger, instance, wanted, now, usedBy) : null
-  if (!lease) {
-    if (ledger.lease(instance, now)) ledger.setLease(instance, null, now)
-    return { outcome: 'none' }
-  }
-  ledger.setLease(instance, { ...lease, until: now + forMs }, now)
-  return { outcome: 'leased', lease: { ...lease, until: now + forMs } }
+  const leased = lease && { ...lease, until: now + forMs }
+  ledger.setLease(instance, leased, now)
+  return leased ? { outcome: 'leased', lease: leased } : { outcome: 'none' }
 }
 
 function leaseOf(
@@ -47,7 +44,7 @@ function leaseOf(
   const { remaining } = rateLeft(ledger.rate, record.terms.requestsPerMinute, now)
   const tokens = shareOf(wanted.tokens, tokensLeft - others.tokens)
   const requests = shareOf(wanted.requests, Math.min(terms.maxConcurrentRequests - reserved.count, remaining) - others.requests)
-  if (tokens <= 0 || requests < FEWEST_REQUESTS) return null
+  if (requests < FEWEST_REQUESTS || tokens < (FEWEST_REQUESTS * wanted.tokens) / wanted.requests) return null
   const keys = Object.entries(wanted.keys).map(([keyId, { tokens: most, cap }]): [string, number] => {
     const left = cap - usedBy(keyId) - ledger.reserved(keyId).key - ledger.leasedBesides(instance, keyId, now).key
     return [keyId, shareOf(most, left)]

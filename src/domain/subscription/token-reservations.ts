@@ -86,7 +86,7 @@ function admit(ledger: CodingLedger, input: In<'admit'>, now: number): Answer<'a
   if (known) return admitted(ledger, terms, known, input)
 
   const leased = ledger.leasedBesides(input.instance, input.keyId, now)
-  const rate = takeOne(ledger.rate, record.terms.requestsPerMinute, now, leased.requests)
+  const rate = takeOne(ledger.rate, record.terms.requestsPerMinute, now)
   if (!rate.allowed) return { outcome: 'rate', retryAfterMs: rate.retryAfterMs }
   const reserved = ledger.reserved(input.keyId)
   const tokens = grant(ledger, terms, input, reserved, leased)
@@ -133,7 +133,7 @@ function keyUsed(ledger: CodingLedger, keyId: string): number {
 /**
  * The tokens to reserve, or why there are none: a window is full, too many requests are in flight, or their reservations leave too little
  * room. Used plus reserved never exceeds a limit here: a lone request gets what is left, since a window with room always admits one
- * request. The published bound follows from this.
+ * request, also beside leases. The published bound follows from this.
  */
 function grant(
   ledger: CodingLedger,
@@ -146,23 +146,23 @@ function grant(
   if (full) return { outcome: full }
   if (reserved.count + leased.requests >= terms.maxConcurrentRequests) return { outcome: 'concurrency' }
   const rooms = [
-    roomOf('window', terms.sessionTokens - (ledger.session?.used ?? 0), reserved.session + leased.tokens),
-    roomOf('window', terms.weeklyTokens - ledger.weekly.used, reserved.weekly + leased.tokens),
+    roomOf('window', terms.sessionTokens - (ledger.session?.used ?? 0), reserved.session, leased.tokens),
+    roomOf('window', terms.weeklyTokens - ledger.weekly.used, reserved.weekly, leased.tokens),
   ]
   // First: who waits for its key waits for nobody else.
-  if (input.keyCap !== null) rooms.unshift(roomOf('key', input.keyCap - keyUsed(ledger, input.keyId), reserved.key + leased.key))
+  if (input.keyCap !== null) rooms.unshift(roomOf('key', input.keyCap - keyUsed(ledger, input.keyId), reserved.key, leased.key))
   let tokens = input.tokens ?? estimateOf(ledger, terms, input)
   for (const room of rooms) {
     if (tokens <= room.left) continue
     if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }
-    tokens = room.left
+    tokens = Math.max(1, room.left)
   }
   return tokens
 }
 
-/** `unused`: tokens that nobody has used, of which others have `taken` some. */
-function roomOf(of: Shortage['of'], unused: number, taken: number): { of: Shortage['of']; left: number; taken: number } {
-  return { of, left: unused - taken, taken }
+/** `unused`: tokens that nobody has used, of which requests in flight have `taken` some, and others are `leased`. */
+function roomOf(of: Shortage['of'], unused: number, taken: number, leased: number): { of: Shortage['of']; left: number; taken: number } {
+  return { of, left: unused - taken - leased, taken }
 }
 
 /** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned output. */
