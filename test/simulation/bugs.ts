@@ -406,7 +406,7 @@ const codingBugs: Listed[] = [
   {
     name: 'a request is admitted past the reservations of others',
     file: 'src/domain/subscription/token-reservations.ts', within: 80,
-    from: `if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }\n    tokens = room.left`,
+    from: `if (room.taken > 0) return { outcome: 'reserved', of: room.of, needs: tokens, left: room.left }\n    tokens = Math.max(1, room.left)`,
     to: 'tokens = Math.max(1, room.left)',
   },
   {
