@@ -7,7 +7,7 @@ import fp from 'fastify-plugin'
 import { Type, type TProperties } from 'typebox'
 import type { Offer } from '../../src/backends/engines/engine.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import { GENERATION_FIELDS, KINDS, priceOf, type GenerationOption } from '../../src/domain/media-generations.ts'
+import { defaultQuality, GENERATION_FIELDS, KINDS, priceOf, type GenerationOption } from '../../src/domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import type { OperationDefinition } from '../../src/domain/operations/operation.ts'
@@ -73,7 +73,7 @@ function termsOf(kind: string, { route: { max, defaults }, formats, engine }: Of
 
 function priceIn(plan: Subscription, offer: Offer | null): Record<string, unknown>[] {
   if (!offer) return []
-  const { kind, micro, per } = priceOf(offer.route, plan.terms.media?.prices ?? [])
+  const { kind, micro, per } = priceOf(offer.route, plan.terms.media?.prices ?? [], defaultQuality(offer.route, offer.options))
   return [{ plan: planNameOf(plan.id), kind, amount: formatMoney(micro), per }]
 }
 

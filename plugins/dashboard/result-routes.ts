@@ -38,8 +38,11 @@ export function resultRoutes(app: FastifyInstance): void {
   routes.delete('/results/:id', { schema: { params: Params } }, async (request, reply) => {
     const { id, outcome } = await completed(request, request.params.id)
     // The file first: a record that says it is gone tells the truth.
-    for (const { file } of [outcome.result, ...(outcome.result.others ?? [])]) await files.remove(file)
-    const ended = { ...outcome, result: { ...outcome.result, expiresAt: clock() } }
+    const { others } = outcome.result
+    for (const { file } of [outcome.result, ...(others ?? [])]) await files.remove(file)
+    const gone = { expiresAt: clock() }
+    const result = { ...outcome.result, ...gone, ...(others && { others: others.map((other) => ({ ...other, ...gone })) }) }
+    const ended = { ...outcome, result }
     await store.moveTask(id, { from: ['completed'] }, 'completed', { outcome: ended })
     request.log.info({ event: 'result_deleted', task: id, user: sessionOf(request).session.user.id }, 'result deleted')
     return reply.code(204).send()

@@ -26,6 +26,8 @@ const EXTENSIONS: Record<string, string> = {
   'video/webm': 'webm',
   'audio/wav': 'wav',
   'audio/mpeg': 'mp3',
+  'audio/flac': 'flac',
+  'audio/mp4': 'm4a',
 }
 
 /**

@@ -144,7 +144,7 @@ export function generationOf(
   ]
   if (errors.length > 0 || 'error' in found.size || 'error' in found.duration || 'error' in found.format)
     return { outcome: 'invalid', errors }
-  const quality = body.quality ?? (options.includes('quality') ? route.defaults.quality : undefined)
+  const quality = body.quality ?? defaultQuality(route, options)
   const request = {
     kind,
     prompt: body.prompt,
@@ -231,6 +231,11 @@ export function formatFault(formats: readonly string[]): FieldError {
 /** The amounts of a request, of all its results. Pixels of a video are those of one picture. */
 export function amountsOf({ width, height, durationMs, n = 1 }: Pick<GenerationRequest, 'width' | 'height' | 'durationMs' | 'n'>): Amounts {
   return { Job: 1000 * n, Second: (durationMs ?? 0) * n, Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) * n }
+}
+
+/** The quality of a request that names none; undefined where its model has no qualities. `options`: of the route's engine. */
+export function defaultQuality({ defaults }: Pick<Terms, 'defaults'>, options: readonly string[]): string | undefined {
+  return options.includes('quality') ? defaults.quality : undefined
 }
 
 /** The price of a kind or operation in a quality: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import type { Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure } from '../domain/errors.ts'
-import { GENERATION_OPTIONS, KINDS, priceOf, unitsOf, type Limits } from '../domain/media-generations.ts'
+import { defaultQuality, GENERATION_OPTIONS, KINDS, priceOf, unitsOf, type Limits } from '../domain/media-generations.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS } from '../domain/media-operations.ts'
 import { formatMoney } from '../domain/money.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
@@ -108,8 +108,8 @@ function publicQualities(route: Offer['route'], options: Offer['options'], price
 }
 
 function termsOf(kind: string, offer: Offer, prices: Parameters<typeof priceOf>[1]): object {
-  const { route, formats, engine } = offer
-  const { micro, per } = priceOf(route, prices)
+  const { route, formats, engine, options } = offer
+  const { micro, per } = priceOf(route, prices, defaultQuality(route, options))
   return {
     formats,
     limits: publicLimits(kind, route.max),

@@ -455,7 +455,7 @@ t.test('a quality costs its part of the price of the plan, and is requested as t
   t.match((await studio.create({ kind: 'music', quality: 'low' })).json(), { errors: [{ path: '/quality', code: 'not_allowed', message: 'does not apply to music' }] })
   t.match(await studio.until((await studio.create({ quality: 'high' })).json().id, isFinal), { status: 'completed', actual_cost: '0.1600' })
   t.match(studio.engine.runs.at(-1), { quality: 'high' })
-  t.match((await studio.get('/api/v1/capabilities')).json().generations[0], { options: ['n', 'quality', 'negative_prompt'], qualities: [{ quality: 'low', amount: '0.0120' }, { quality: 'high', amount: '0.1600' }], defaults: { quality: 'low' } })
+  t.match((await studio.get('/api/v1/capabilities')).json().generations[0], { price: { amount: '0.0120' }, options: ['n', 'quality', 'negative_prompt'], qualities: [{ quality: 'low', amount: '0.0120' }, { quality: 'high', amount: '0.1600' }], defaults: { quality: 'low' } })
 })
 
 t.test('a video begins with a picture, which is fetched and checked as the sources of operations are', async (t) => {

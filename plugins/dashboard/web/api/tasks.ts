@@ -101,8 +101,11 @@ export const taskKind = ({ kind, operation }: Task): string => kind ?? operation
 /** A result's address, of whatever family; '' when there is none. */
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
 /** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
-export const downloadOf = (task: Task, result: Result): string =>
-  `${urlOf(result)}&name=${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
+export function downloadOf(task: Task, result: Result): string {
+  const index = task.result?.images?.indexOf(result) ?? 0
+  const name = `${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}${index > 0 ? `-${index + 1}` : ''}`
+  return `${urlOf(result)}&name=${name}`
+}
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 

@@ -93,7 +93,7 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
         </Notice>
       )}
       <div class="grid wide">
-        {task.result && <Media task={task} result={task.result} />}
+        {task.result && (task.result.images ?? [task.result]).map((result, index) => <Media key={index} task={task} result={result} />)}
         <div class="stack">
           <Request {...task} />
           <Costs {...task} />
