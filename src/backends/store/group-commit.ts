@@ -66,19 +66,12 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     clock = () => performance.now(),
     pause = pauseFor,
   } = options
+  const given = { retried, healed, storeTime, isSole, recordsUsage, retryForMs, clock, pause, closing: false }
   const shared: Shared = {
-    retried,
-    healed,
-    storeTime,
-    isSole,
-    recordsUsage,
+    ...given,
     leases: leases && !isSole,
-    retryForMs,
-    clock,
-    pause,
     records: options.wrap?.(adapter) ?? adapter,
     mode: openWriteMode(clock, options.failing ?? (() => {})),
-    closing: false,
   }
   const queues = new Map<string, Queue>()
 
@@ -161,28 +154,33 @@ function current({ ahead }: Queue, { storeTime, mode }: Shared): CurrentRecord |
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
   await Promise.resolve() // Callers of the same tick share the first write.
   let busyUntil = shared.clock() + MAX_BUSY_MS
-  /** Consecutive attempts with an unknown outcome. */
-  let failures = 0
+  let failures = 0 // Consecutive attempts with an unknown outcome.
+  /** Commands that an attempt of unknown outcome may have written. */
+  let doubtful: QueuedCommand[] = []
   for (;;) {
     if (await queue.lease?.rest(shared.pause)) busyUntil = shared.clock() + MAX_BUSY_MS
     if (queue.queued.length === 0) break
     const batch = queue.queued.splice(0, shared.isSole ? Infinity : MAX_BATCH)
     const attemptSince = shared.clock()
     try {
-      const outcome = await attempt(queue, shared, batch)
+      const outcome = await attempt(queue, shared, batch, doubtful)
       failures = 0
       const now = shared.clock()
       if (outcome === 'conflict') {
         retry(queue, shared, batch, 'conflict', new Busy('store', new Error('too many conflicts')))
         // Other processes write this record: pause for them after the next write.
         busyUntil = now
-      } else if (!shared.isSole && !queue.lease?.isShared() && queue.queued.length > 0 && now >= busyUntil) {
+        continue
+      }
+      doubtful = []
+      if (!shared.isSole && !queue.lease?.isShared() && queue.queued.length > 0 && now >= busyUntil) {
         await yieldToOthers(queue, shared, now - attemptSince)
         busyUntil = shared.clock() + MAX_BUSY_MS
       }
     } catch (error) {
       if (error instanceof Unavailable) retry(queue, shared, batch, 'unavailable', error)
       else fail(queue, batch, error)
+      doubtful = batch
       if (queue.queued.length > 0) await shared.pause(Math.min(MIN_PAUSE_MS * 2 ** failures++, MAX_PAUSE_MS))
     }
   }
@@ -199,10 +197,12 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
  * attempt, or the write of the same batch proves it by its version, or nobody else writes. A record in memory is otherwise read again before it may refuse.
  */
-async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[], doubtful: QueuedCommand[]): Promise<'done' | 'conflict'> {
   const { records, storeTime, isSole, mode, recordsUsage } = shared
   const { stored, lease } = queue
   let base = stored === undefined ? await refresh(records, queue.id, null) : stored
+  // A process that stood still was taken for dead, and what it has reserved is charged: to admit it again would charge it twice.
+  if (doubtful.some((one) => shared.clock() >= one.deadline && batch.includes(one))) throw new Unavailable('store', new Error('late'))
   // With those that were called during the read.
   if (isSole && queue.ahead === undefined) batch.push(...queue.queued.splice(0))
   const opened = (record: Subscription | null) => new CurrentRecord(queue.id, record, recordsUsage).heal(storeTime())

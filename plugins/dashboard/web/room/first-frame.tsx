@@ -28,7 +28,6 @@ export function FirstFrame({ frame, choose }: { frame: Source | null; choose: (f
               {...wired}
               class="input"
               inputMode="url"
-              placeholder="https://…"
               value={frame?.url ?? ''}
               onInput={({ currentTarget: { value: url } }) => choose(url === '' ? null : { ...UNKNOWN, url, name: url })}
             />
