@@ -248,11 +248,7 @@ export async function verify(config: Config): Promise<Verified> {
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
     const now = await store.clock()
-    return await verifyStore(store, {
-      now,
-      keptSince: now - config.TASK_MS,
-      eventsKeptSince: now - config.EVENT_MS,
-    })
+    return await verifyStore(store, { now, keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS })
   } finally {
     await store.close()
   }

@@ -25,7 +25,7 @@ export type Ran = { output: string; exitCode: 0 | 1 }
 
 type Result = { facts: unknown; text: string; isFine?: boolean }
 
-/** Runs a command on the store of the settings. What is long is given to `write` in parts.
+/** Runs a command on the store of the settings. What is long is given to `print` in parts.
  * Throws a `ConfigError` for a wrong command line, and `Unavailable` when the store does not answer. */
 export async function runCommand(config: Config, args: string[], wall: () => number, print: (part: string) => Promise<void>): Promise<Ran> {
   const line = readCommandLine(args)
@@ -109,8 +109,7 @@ async function checked(config: Config, store: Store, now: number): Promise<Resul
   const files = await openFiles(config.FILES_URL, { storeUrl: config.STORE_URL, credentials: credentialsOf(config), readOnly: true })
   try {
     const sealing = await readSealingKeys(config.SEALING_KEY_FILE)
-    const kept = { keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS }
-    const found = await checkBackup(store, files, sealing, { now, ...kept })
+    const found = await checkBackup(store, files, sealing, { now, keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS })
     return {
       facts: found,
       text: backupText(found),

@@ -12,7 +12,7 @@ export type CheckedBackup = Verified & {
   results: { present: number; missing: string[] }
 }
 
-/** Times are epoch milliseconds: `now`, and since when tasks, events and usage records are kept. */
+/** Times are epoch milliseconds: `now`, and since when tasks and events are kept. */
 export async function checkBackup(
   store: Store,
   files: Files,

@@ -2,13 +2,11 @@
 import type { Store } from '../backends/store/store.ts'
 import { tenantOf } from '../domain/plans.ts'
 import { USAGE_COLUMNS, usageCells, usageEvent } from '../domain/usage-events.ts'
-import type { UsagePosition, UsageRange, UsageRecord } from '../domain/usage-records.ts'
-import { readAll } from '../verify/read-all.ts'
+import type { UsageRange, UsageRecord } from '../domain/usage-records.ts'
+import { readAll, readUsage } from '../verify/read-all.ts'
 
 export const FORMATS = ['ndjson', 'csv'] as const
 export type Format = (typeof FORMATS)[number]
-
-const PAGE = 1000
 
 /**
  * The text in parts, by plan and then by time: a CloudEvent a line, or CSV (RFC 4180) with a header. What is charged meanwhile may be missing. `tenant` null: of all. Throws
@@ -21,12 +19,7 @@ export async function* exportUsage(
   if (format === 'csv') yield `${USAGE_COLUMNS.join(',')}\r\n`
   for await (const { id } of readAll(store, 'subscriptions')) {
     if (tenant !== null && tenantOf(id) !== tenant) continue
-    for (let after: UsagePosition | null = null, more = true; more;) {
-      const page: UsageRecord[] = await store.usageRecords(id, range, after, PAGE)
-      if (page.length > 0) yield page.map(LINES[format]).join('')
-      after = page.at(-1) ?? after
-      more = page.length === PAGE
-    }
+    for await (const page of readUsage(store, id, range)) yield page.map(LINES[format]).join('')
   }
 }
 

@@ -1,5 +1,6 @@
 /** Everything of a kind that a store keeps, in parts. */
 import type { Kept, Store } from '../backends/store/store.ts'
+import type { UsagePosition, UsageRange, UsageRecord } from '../domain/usage-records.ts'
 
 const PAGE = 500
 
@@ -10,5 +11,19 @@ export async function* readAll<K extends keyof Kept>(store: Store, what: K): Asy
     yield* found
     if (next === null) return
     after = next
+  }
+}
+
+/** The usage records of a plan in a range, oldest first, by pages that are not empty. Throws `Unavailable`. */
+export async function* readUsage(
+  store: Pick<Store, 'usageRecords'>,
+  subscription: string,
+  range: UsageRange,
+): AsyncGenerator<UsageRecord[]> {
+  for (let after: UsagePosition | null = null; ;) {
+    const page: UsageRecord[] = await store.usageRecords(subscription, range, after, PAGE)
+    if (page.length > 0) yield page
+    if (page.length < PAGE) return
+    after = page.at(-1) ?? after
   }
 }

@@ -3,14 +3,13 @@ import type { Store } from '../backends/store/store.ts'
 import { formatMoney } from '../domain/money.ts'
 import { dayOf } from '../domain/subscription/days.ts'
 import type { MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
-import { isCodingUsage, type UsagePosition, type UsageRecord } from '../domain/usage-records.ts'
+import { isCodingUsage, type UsageRecord } from '../domain/usage-records.ts'
+import { readUsage } from './read-all.ts'
 
 /** A snapshot of one subscription. */
 export type Booked = { record: Subscription; periods: Pick<MediaPeriod, 'usage'>[] }
 /** `amount`: tokens, or micro-units. */
 type Sum = { count: number; amount: number }
-
-const PAGE = 500
 
 /**
  * `before` was read before, `after` is read after the usage records of one subscription: what is recorded is at least what was charged `before` and at most what was charged
@@ -26,9 +25,11 @@ export async function* usageViolations(
   const floor = await store.usageFloor()
   if (booksOf(before, floor).size === 0) return
   const recorded = new Map<string, Sum>()
-  for await (const one of recordsOf(store, id, floor)) {
-    read()
-    add(recorded, nameOf(one), 1, isCodingUsage(one) ? one.charged : one.cost)
+  for await (const page of readUsage(store, id, { since: floor, until: Infinity })) {
+    for (const one of page) {
+      read()
+      add(recorded, nameOf(one), 1, isCodingUsage(one) ? one.charged : one.cost)
+    }
   }
   // The retention goes on meanwhile.
   const keptSince = await store.usageFloor()
@@ -43,15 +44,6 @@ export async function* usageViolations(
       yield `${id}: on ${name} are ${shown(least)}, but usage records of only ${shown({ count, amount })}`
     if (count > most.count || amount > most.amount)
       yield `${id}: on ${name} are usage records of ${shown({ count, amount })}, but only ${shown(most)}`
-  }
-}
-
-async function* recordsOf(store: Store, id: string, since: number): AsyncGenerator<UsageRecord> {
-  for (let after: UsagePosition | null = null, more = true; more;) {
-    const page: UsageRecord[] = await store.usageRecords(id, { since, until: Infinity }, after, PAGE)
-    yield* page
-    after = page.at(-1) ?? after
-    more = page.length === PAGE
   }
 }
 

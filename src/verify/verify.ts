@@ -32,7 +32,7 @@ type Books = { record: Subscription; periods: MediaPeriod[] }
 const PAGE = 200
 
 /**
- * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), events that were
+ * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), and events that were
  * logged before `eventsKeptSince` (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the store
  * cannot be read.
  */
