@@ -3,26 +3,19 @@ import { request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import openai from '../../plugins/openai/openai.ts'
 import type { ChangeOptions } from '../../src/backends/store/change-options.ts'
 import type { VersionedRecords } from '../../src/backends/store/versioned-records.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
-import { openEgress } from '../../src/egress/egress.ts'
-import { openUpstreams } from '../../src/upstream/upstreams.ts'
-import { openUpstream, respond, streams, type Script } from '../fakes/upstream.ts'
-import { chatStream, completion } from '../fakes/upstream-wire.ts'
-import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
-import { bearer, CODING, DERIVED, openGateway } from './gateway.ts'
-
-const answers: Script = (response, received) => (received.body['stream'] ? streams(...chatStream('hi'))(response, received) : respond(response, 200, completion('hi')))
+import { respond, type Script } from '../fakes/upstream.ts'
+import { completion } from '../fakes/upstream-wire.ts'
+import { answers, codingRoutes } from './coding-routes.ts'
+import { bearer, CODING, openGateway } from './gateway.ts'
 
 /** A write that waits for `end`. */
 type Held = { begun: Promise<void>; end: PromiseWithResolvers<void> }
 
 async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryForMs: 0, clock: () => 0 }) {
-  const upstream = await openUpstream(script)
-  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 } }])
-  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
+  const { upstream, upstreams, routes } = await codingRoutes(t, script)
   t.teardown(async () => {
     await upstreams.close()
     await upstream.close()
@@ -38,13 +31,6 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
       return outcome
     },
   })
-  const routes: Parameters<typeof openGateway>[1] = (app) => {
-    const root = app as typeof app & { upstreams: unknown }
-    root.decorate('upstreams', upstreams)
-    root.decorate('derivedKeys', DERIVED)
-    root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
-    root.register(openai)
-  }
   const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { isSole: true, ...changes, wrap })
   // Of each admission, its settlement.
   let unsettled = 0

@@ -3,17 +3,14 @@ import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import openai from '../../plugins/openai/openai.ts'
-import { openEgress } from '../../src/egress/egress.ts'
-import { openUpstreams } from '../../src/upstream/upstreams.ts'
 import { WIRES as WIRE_NAMES, type WireName } from '../../src/upstream/wires/wire.ts'
 import type { Usage } from '../../src/domain/token-windows.ts'
-import { openUpstream, respond, stream, type FakeUpstream } from '../fakes/upstream.ts'
+import { respond, stream, type FakeUpstream } from '../fakes/upstream.ts'
 import { messageAnswer, messageEvent } from '../fakes/messages-wire.ts'
 import { chunk, completion, delta, DONE, event, message, response } from '../fakes/upstream-wire.ts'
 import { rngOf, type Rng } from '../simulation/seeded-random.ts'
-import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
-import { bearer, CODING, DERIVED, openGateway } from './gateway.ts'
+import { codingRoutes } from './coding-routes.ts'
+import { bearer, CODING, openGateway } from './gateway.ts'
 
 /** How the upstream ends a request, and where the client leaves. `late`: usage after the last text. `early`: in the first chunk, as 0 output. */
 type Plan = {
@@ -174,16 +171,8 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
   const limit = random.pick([1_000_000, 20_000])
   const name = random.pick(WIRE_NAMES)
   const wire = WIRES[name]
-  const upstream = await openUpstream()
-  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: name, retry: { attempts: 1 }, breaker: { failures: 1_000_000 } }])
-  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
-  const gateway = await openGateway(t, (app) => {
-    const root = app as typeof app & { upstreams: unknown }
-    root.decorate('upstreams', upstreams)
-    root.decorate('derivedKeys', DERIVED)
-    root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
-    root.register(openai)
-  })
+  const { upstream, upstreams, routes } = await codingRoutes(t, undefined, name, { breaker: { failures: 1_000_000 } })
+  const gateway = await openGateway(t, routes)
   const settled: { usage: Usage | null; estimated: boolean }[] = []
   const reserved = new Map<string, number>()
   const beyond: number[] = []

@@ -1,17 +1,10 @@
 /** Coding requests that the lease of a gateway admits: the real routes, metering and store, beside another process that changes the plan before the admissions are written. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import openai from '../../plugins/openai/openai.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
-import { openEgress } from '../../src/egress/egress.ts'
-import { openUpstreams } from '../../src/upstream/upstreams.ts'
-import { openUpstream, respond, streams, type Script } from '../fakes/upstream.ts'
-import { chatStream, completion } from '../fakes/upstream-wire.ts'
-import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
-import { bearer, CODING, DERIVED, openGateway, START } from './gateway.ts'
-
-const answers: Script = (response, received) => (received.body['stream'] ? streams(...chatStream('hi'))(response, received) : respond(response, 200, completion('hi')))
+import { answers, codingRoutes } from './coding-routes.ts'
+import { bearer, CODING, openGateway, START } from './gateway.ts'
 
 /** Of each answer. */
 const TOKENS = 25
@@ -19,20 +12,11 @@ const SUSPENDED = { status: 403, body: /"code":"plan_inactive"/ }
 
 /** After a first request, which the store admits and which takes the lease. */
 async function setUp(t: Test) {
-  const upstream = await openUpstream(answers)
-  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 } }])
-  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
+  const { upstream, upstreams, routes } = await codingRoutes(t, answers)
   t.teardown(async () => {
     await upstreams.close()
     await upstream.close()
   })
-  const routes: Parameters<typeof openGateway>[1] = (app) => {
-    const root = app as typeof app & { upstreams: unknown }
-    root.decorate('upstreams', upstreams)
-    root.decorate('derivedKeys', DERIVED)
-    root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
-    root.register(openai)
-  }
   // What a lease has admitted is written when the test says so.
   let now = 0
   const pauses: (() => void)[] = []
