@@ -2,6 +2,8 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
+import { hasClosed } from '../../src/concurrency/disconnect.ts'
+import { inTurn } from '../../src/concurrency/in-turn.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { cursorOf, LIST_FIELDS, listTasks } from '../../src/tasks/list-tasks.ts'
@@ -36,19 +38,8 @@ export function taskListRoutes(app: FastifyInstance): void {
     return { ...found, data: await Promise.all(found.data.map(withWebhook)) }
   }
 
-  /** The search of each session that is under way. */
-  const searches = new Map<string, Promise<unknown>>()
-
-  /** One search of a session after the other: each reads the deliveries of many tasks. */
-  async function inTurn<T>(session: string, search: () => Promise<T>): Promise<T> {
-    const mine = (searches.get(session) ?? Promise.resolve()).then(search, search)
-    searches.set(session, mine)
-    try {
-      return await mine
-    } finally {
-      if (searches.get(session) === mine) searches.delete(session)
-    }
-  }
+  /** By session: each search reads the deliveries of many tasks. */
+  const searches = inTurn()
 
   async function pageOf(state: State, tenant: string, query: Static<typeof Query>, isLeft: () => boolean) {
     const data: Record<string, unknown>[] = []
@@ -70,7 +61,7 @@ export function taskListRoutes(app: FastifyInstance): void {
     const { tenant, session } = sessionOf(request)
     const { webhook } = query
     if (webhook === undefined) return page(tenant, query)
-    return inTurn(session.id, () => pageOf(webhook, tenant, query, () => reply.raw.destroyed))
+    return searches(session.id, () => pageOf(webhook, tenant, query, () => hasClosed(reply.raw)))
   })
 
   routes.get('/tasks/:id/payloads', { schema: { params: Params } }, async (request) => {
