@@ -33,3 +33,8 @@ export function isCodingUsage(record: UsageRecord): record is CodingUsage {
 export function byPosition(a: UsagePosition, b: UsagePosition): number {
   return a.at - b.at || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)
 }
+
+/** The mark of a day's sums of which every charge has a record. `before`: the sums before this charge, if there are any; it has a record itself where it `isRecorded`. */
+export function recordedMark(isRecorded: boolean, before: { isRecorded?: true } | undefined): { isRecorded?: true } {
+  return isRecorded && (before === undefined || before.isRecorded) ? { isRecorded: true } : {}
+}

@@ -7,7 +7,7 @@ import { dayOf } from './days.ts'
 import { earliestWaiting, holdOf, oldestReady, PASS_THROUGH, waitingUntil, withHold, withoutHold } from './holds.ts'
 import { withReady } from './ready-tasks.ts'
 import type { Step } from './reducer.ts'
-import type { UsageRecord } from '../usage-records.ts'
+import { recordedMark, type UsageRecord } from '../usage-records.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
@@ -133,8 +133,7 @@ function burn(period: MediaPeriod, kind: string, cost: number, now: number, isRe
   const day = dayOf(now)
   const before = period.usage[day]?.[kind]
   const sums = { count: (before?.count ?? 0) + 1, burned: (before?.burned ?? 0) + cost }
-  const flag = isRecorded && (before === undefined || before.isRecorded) ? { isRecorded: true as const } : {}
-  const today = { ...period.usage[day], [kind]: { ...sums, ...flag } }
+  const today = { ...period.usage[day], [kind]: { ...sums, ...recordedMark(isRecorded, before) } }
   return { ...period, burned: period.burned + cost, usage: { ...period.usage, [day]: today } }
 }
 

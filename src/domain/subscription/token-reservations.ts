@@ -17,6 +17,7 @@ import type { Answer, Command, Shortage } from './commands.ts'
 import { dayOf, newestDays } from './days.ts'
 import { renewLease } from './leases.ts'
 import { inactiveReason, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
+import { recordedMark } from '../usage-records.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
@@ -218,7 +219,7 @@ function countDay(ledger: CodingLedger, now: number, tokens: Usage, charged: num
     cachedInput: cachedInput + tokens.cachedInput,
     output: output + tokens.output,
     charged: chargedBefore + charged,
-    ...(ledger.made && (before === undefined || before.isRecorded) ? { isRecorded: true } : {}),
+    ...recordedMark(ledger.made !== null, before),
   }
   if (before) ledger.usage[day] = today
   else ledger.usage = newestDays({ ...ledger.usage, [day]: today })
