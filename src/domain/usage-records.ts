@@ -29,6 +29,11 @@ export function isCodingUsage(record: UsageRecord): record is CodingUsage {
   return 'charged' in record
 }
 
+/** The position that a page of a range begins after: no id is empty, so that this one is before all of its time. */
+export function startOf({ since }: UsageRange, after: UsagePosition | null): UsagePosition {
+  return after && after.at >= since ? after : { at: since, id: '' }
+}
+
 /** The order of a plan's records. */
 export function byPosition(a: UsagePosition, b: UsagePosition): number {
   return a.at - b.at || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)

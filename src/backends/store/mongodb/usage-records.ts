@@ -4,7 +4,7 @@
  */
 import type { Filter } from 'mongodb'
 import type { StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
-import { byPosition, type UsageRecord } from '../../../domain/usage-records.ts'
+import { byPosition, startOf, type UsageRecord } from '../../../domain/usage-records.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { batchInserts, type Written } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
@@ -119,11 +119,12 @@ export function openUsageRecords(
       },
     },
     verbs: {
-      usageRecords: (subscription, { since, until }, after, limit) =>
+      usageRecords: (subscription, range, after, limit) =>
         database.run(async () => {
           // First what is not stored by itself: it may be meanwhile.
           const holder = await holders.findOne({ _id: subscription }, { projection: { outbox: 1 } })
-          const from = after && after.at >= since ? after : { at: since, id: '' }
+          const { until } = range
+          const from = startOf(range, after)
           const isIn = (one: UsageRecord) => byPosition(one, from) > 0 && one.at < until
           const isAfter = { $or: [{ at: { $gt: from.at } }, { at: from.at, _id: { $gt: from.id } }] }
           const filter = { subscription, at: { $gte: from.at, $lt: until }, ...isAfter } as Filter<StoredUsage>
@@ -156,16 +157,9 @@ export function openUsageRecords(
         }),
       removeUsage: (before, limit, which) =>
         database.run(async () => {
-          const old = await collection
-            .find(
-              { at: { $lt: before }, ...(which === 'all' ? {} : { unpublished: null }) },
-              {
-                projection: { _id: 1 },
-              },
-            )
-            .sort({ at: 1 })
-            .limit(limit)
-            .toArray()
+          const filter = { at: { $lt: before }, ...(which === 'all' ? {} : { unpublished: null }) }
+          const found = collection.find(filter, { projection: { _id: 1 } })
+          const old = await found.sort({ at: 1 }).limit(limit).toArray()
           if (old.length === 0) return 0
           // First, so that who misses a record finds why.
           await floors.updateOne({ _id: 'usage' }, { $max: { at: before } }, { upsert: true })

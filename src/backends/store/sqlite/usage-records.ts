@@ -1,5 +1,5 @@
 /** Usage records in SQLite, each inserted in one transaction with the record of its plan. */
-import type { UsageRecord } from '../../../domain/usage-records.ts'
+import { startOf, type UsageRecord } from '../../../domain/usage-records.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -50,11 +50,10 @@ export function openUsageRecords(database: Database): Pick<Store, Verbs> {
   const floor = database.prepare<{ at: number }>('SELECT at FROM usage_floor')
   const raise = database.prepare('INSERT INTO usage_floor VALUES (1, ?) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at')
   return {
-    usageRecords: (subscription, { since, until }, after, limit) =>
+    usageRecords: (subscription, range, after, limit) =>
       database.read(() => {
-        // No id is empty: this is before the first of its millisecond.
-        const from = after && after.at >= since ? after : { at: since, id: '' }
-        return page.all(subscription, from.at, from.id, until, limit).map(recordOf)
+        const from = startOf(range, after)
+        return page.all(subscription, from.at, from.id, range.until, limit).map(recordOf)
       }),
     // No process ends between the two.
     storeOutboxes: async () => 0,
