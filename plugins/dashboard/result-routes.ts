@@ -3,7 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
-import type { Task, TaskOutcome } from '../../src/domain/task.ts'
+import { resultsOf, type Task, type TaskOutcome } from '../../src/domain/task.ts'
 import { sessionOf } from './sessions.ts'
 import { openThumbnails } from './thumbnails.ts'
 
@@ -39,7 +39,7 @@ export function resultRoutes(app: FastifyInstance): void {
     const { id, outcome } = await completed(request, request.params.id)
     // The file first: a record that says it is gone tells the truth.
     const { others } = outcome.result
-    for (const { file } of [outcome.result, ...(others ?? [])]) await files.remove(file)
+    for (const { file } of resultsOf(outcome.result)) await files.remove(file)
     const gone = { expiresAt: clock() }
     const result = { ...outcome.result, ...gone, ...(others && { others: others.map((other) => ({ ...other, ...gone })) }) }
     const ended = { ...outcome, result }

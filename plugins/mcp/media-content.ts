@@ -2,7 +2,7 @@
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
-import { taskLogFields, type Task, type TaskResult } from '../../src/domain/task.ts'
+import { resultsOf, taskLogFields, type Task, type TaskResult } from '../../src/domain/task.ts'
 
 /** Larger media come as their link alone: both sides hold content in memory, in base64. */
 const CONTENT_BYTES_MAX = 2 * 1024 * 1024
@@ -66,7 +66,7 @@ export function openMediaContent({ files, link, log }: Backends): MediaContent {
     if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
     const { result } = task.outcome
     const contents: ContentBlock[] = []
-    for (const one of [result, ...(result.others ?? [])]) contents.push(...(await contentOf(task, one, signal)))
+    for (const one of resultsOf(result)) contents.push(...(await contentOf(task, one, signal)))
     return contents
   }
 }

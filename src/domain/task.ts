@@ -58,6 +58,11 @@ export type TaskResult = {
   others?: TaskResult[]
 }
 
+/** All results of a task by its first. */
+export function resultsOf(first: TaskResult): TaskResult[] {
+  return [first, ...(first.others ?? [])]
+}
+
 /** How a task ended, decided before its hold is closed. `cost` is the engine's; the charge is clamped to the hold. */
 export type TaskOutcome =
   | { outcome: 'completed'; cost: number; result: TaskResult }

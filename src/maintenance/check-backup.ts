@@ -2,6 +2,7 @@
 import type { SealingKeys } from '../domain/api-keys.ts'
 import type { Files } from '../backends/files/files.ts'
 import type { Store } from '../backends/store/store.ts'
+import { resultsOf } from '../domain/task.ts'
 import { verifyStore, type Verified } from '../verify/verify.ts'
 import { readAll } from '../verify/read-all.ts'
 import { reseal, type Resealed } from './reseal.ts'
@@ -23,7 +24,7 @@ export async function checkBackup(
   const results = { present: 0, missing: [] as string[] }
   for await (const { id, outcome } of readAll(store, 'tasks')) {
     if (outcome?.outcome !== 'completed' || outcome.result.expiresAt <= times.now) continue
-    const all = await Promise.all([outcome.result, ...(outcome.result.others ?? [])].map(({ file }) => files.stat(file)))
+    const all = await Promise.all(resultsOf(outcome.result).map(({ file }) => files.stat(file)))
     if (all.includes(null)) results.missing.push(id)
     else results.present++
   }

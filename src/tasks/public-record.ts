@@ -3,7 +3,16 @@ import { Type } from 'typebox'
 import { KINDS } from '../domain/media-generations.ts'
 import { formatMoney } from '../domain/money.ts'
 import { OPERATIONS } from '../domain/media-operations.ts'
-import { durationSeconds, publicError, STATUSES, type PublicStatus, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
+import {
+  durationSeconds,
+  publicError,
+  resultsOf,
+  STATUSES,
+  type PublicStatus,
+  type Task,
+  type TaskResult,
+  type TaskState,
+} from '../domain/task.ts'
 
 /** As branches of one type each: some clients of MCP take no list of types. */
 export const orNull = (type: string, description: string, more: object = {}) =>
@@ -70,8 +79,8 @@ export function publicStatus(task: Pick<Task, 'state' | 'startedAt'>): PublicSta
 const URL_FIELDS: Record<string, string> = { image: 'image_url', video: 'video_url', audio: 'audio_url' }
 
 /** `result` of the record and of task.completed: the address, named by media type, and the facts. */
-export function publicResult({ others = [], ...first }: TaskResult, link: (result: TaskResult) => string): Record<string, unknown> {
-  const [one, ...more] = [first, ...others].map((result) => publicMedium(result, link(result)))
+export function publicResult(first: TaskResult, link: (result: TaskResult) => string): Record<string, unknown> {
+  const [one, ...more] = resultsOf(first).map((result) => publicMedium(result, link(result)))
   return { ...one, ...(more.length > 0 && { images: [one, ...more] }) }
 }
 

@@ -100,9 +100,11 @@ export const isKept = ({ result }: Task): boolean => result !== null && Date.par
 export const taskKind = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
 /** A result's address, of whatever family; '' when there is none. */
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
+/** All results of a task; none before its end. */
+export const resultsOf = ({ result }: Task): Result[] => result?.images ?? (result ? [result] : [])
 /** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
 export function downloadOf(task: Task, result: Result): string {
-  const index = task.result?.images?.indexOf(result) ?? 0
+  const index = resultsOf(task).indexOf(result)
   const name = `${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}${index > 0 ? `-${index + 1}` : ''}`
   return `${urlOf(result)}&name=${name}`
 }

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { deleteResult, type Task } from '../api/tasks.ts'
+import { deleteResult, resultsOf, type Task } from '../api/tasks.ts'
 import { Dialog, DialogActions } from '../components/dialog.tsx'
 import { Icon } from '../components/icon.tsx'
 import { toast } from '../components/toasts.tsx'
@@ -10,7 +10,7 @@ export function DeleteResult({ task, name }: { task: Task; name: string }) {
   const { state } = useRoom()
   const [isAsked, setAsked] = useState(false)
   const [error, setError] = useState<Error | null>(null)
-  const images = task.result?.images?.length ?? 1
+  const images = resultsOf(task).length
   async function submit(): Promise<void> {
     try {
       await deleteResult(task.id)

@@ -1,7 +1,7 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
 import { outage } from '../api/client.ts'
-import { downloadOf, isTransparent, KINDS, urlOf, taskKind, type Task } from '../api/tasks.ts'
+import { downloadOf, isTransparent, KINDS, resultsOf, urlOf, taskKind, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
 import { Segmented } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -84,7 +84,7 @@ function GalleryItem({ task, name }: { task: Task; name: string }) {
   const { result } = task
   if (!result) return null
   const kind = label(taskKind(task))
-  const images = result.images?.length ?? 1
+  const images = resultsOf(task).length
   const source = sourceOf(task, result, name)
   const action = inputAction(room, source)
   const isCurrent = state.current.value?.id === task.id

@@ -1,6 +1,6 @@
 /** The task that was started or chosen last: its progress, why it failed, or what it made. */
 import { useState } from 'preact/hooks'
-import { cancelTask, downloadOf, isFinal, isTransparent, taskKind, urlOf, type Task } from '../api/tasks.ts'
+import { cancelTask, downloadOf, isFinal, isTransparent, resultsOf, taskKind, urlOf, type Task } from '../api/tasks.ts'
 import { CopyButton } from '../components/copy.tsx'
 import { Dialog } from '../components/dialog.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -93,7 +93,7 @@ function Ended({ task }: { task: Task }) {
 function Finished({ task }: { task: Task }) {
   const room = useRoom()
   const [chosen, choose] = useState(0)
-  const all = task.result?.images ?? (task.result ? [task.result] : [])
+  const all = resultsOf(task)
   const result = all[chosen]
   if (!result) return null
   const source = sourceOf(task, result, nameOf(task))

@@ -1,5 +1,5 @@
 /** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
-import { cancelTask, isFinal, listDeliveries, readTask, taskKind, type Task as TaskRecord } from '../../api/tasks.ts'
+import { cancelTask, isFinal, listDeliveries, readTask, resultsOf, taskKind, type Task as TaskRecord } from '../../api/tasks.ts'
 import { Problem } from '../../api/client.ts'
 import { Amount, Card, Fact, PageHead } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
@@ -93,7 +93,9 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
         </Notice>
       )}
       <div class="grid wide">
-        {task.result && (task.result.images ?? [task.result]).map((result, index) => <Media key={index} task={task} result={result} />)}
+        {resultsOf(task).map((result, index) => (
+          <Media key={index} task={task} result={result} />
+        ))}
         <div class="stack">
           <Request {...task} />
           <Costs {...task} />
