@@ -81,7 +81,7 @@ export async function openFloor(modelUrl: string, folder: string, port: number):
       stored(() => {})
       for (const metric of metrics) {
         if ('inc' in metric) metric.inc(1)
-        else metric.observe(since / 1000)
+        else metric.observe((performance.now() - since) / 1000)
       }
       const durationMs = performance.now() - since
       log.info({ reqId: id, tenant: 'tenant', plan: 'plan', keyId: key, route: request.url, status: raw.statusCode, input: 500, output: 100, durationMs }, 'request')
