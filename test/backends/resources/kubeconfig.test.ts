@@ -3,9 +3,8 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t from 'tap'
-import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
+import { findKubeconfigs, openCredentials, type ApiAccess } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
 import { openKubeconfig } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig.ts'
-import { findKubeconfigFiles } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig-files.ts'
 import { base64, bearer, kubeconfig, V1 } from './kubeconfig-document.ts'
 
 const PATH = process.env['PATH'] ?? ''
@@ -20,6 +19,12 @@ const read = (...documents: (object | string)[]) => readIn('/etc', {}, ...docume
 const readIn = (folder: string, environment: Record<string, string>, ...documents: (object | string)[]) =>
   openKubeconfig(documents.map((document, at) => ({ path: `${folder}/kube${at}/config`, text: typeof document === 'string' ? document : JSON.stringify(document) })), environment)
 
+/** Without what is not set, and with texts for bytes. */
+async function readAccess(access: ApiAccess): Promise<Awaited<ReturnType<ApiAccess['read']>>> {
+  const { tls, headers } = await access.read(false)
+  return { tls: JSON.parse(JSON.stringify(tls, (_, value) => (value?.type === 'Buffer' ? Buffer.from(value).toString() : value))), headers }
+}
+
 t.test('a kubeconfig says which cluster, which user and which namespace', async (t) => {
   const folder = t.testdir({ kube0: { 'ca.crt': 'CA', 'u.crt': 'CERT', token: 'of the file\n', bin: { plugin: PRINTS_ITS_INFO } } })
   const at = (name: string) => join(folder, 'kube0', name)
@@ -27,7 +32,7 @@ t.test('a kubeconfig says which cluster, which user and which namespace', async 
   const nobody = { server: new URL('https://api.example.com:6443'), proxy: null, namespace: null, tls: {}, headers: {} }
   const CASES: [string, Parameters<typeof kubeconfig>, object][] = [
     ['a server, no user', [{}, null], nobody],
-    ['a path before all others', [{ server: 'https://h/k8s/clusters/a/' }, null], { ...nobody, server: new URL('https://h/k8s/clusters/a/') }],
+    ['a path before all others', [{ server: 'https://h/k8s/clusters/a/' }, null], { ...nobody, server: new URL('https://h/k8s/clusters/a') }],
     ['the namespace', [{}, {}, { namespace: ' acme ' }], { ...nobody, namespace: 'acme' }],
     ['an authority, beside the file', [{ 'certificate-authority': 'ca.crt' }, {}], { ...nobody, tls: { ca: 'CA' } }],
     ['an authority without a user', [{ 'certificate-authority': 'ca.crt' }, null], { ...nobody, tls: { ca: 'CA' } }],
@@ -47,7 +52,7 @@ t.test('a kubeconfig says which cluster, which user and which namespace', async 
   ]
   for (const [name, given, wanted] of CASES) {
     const { read, ...access } = readIn(folder, { PATH: `${at('bin')}${delimiter}${PATH}` }, kubeconfig(...given))
-    t.same({ ...access, ...(await read(false)) }, wanted, name)
+    t.same({ ...access, ...(await readAccess({ ...access, read })) }, wanted, name)
   }
 
   const cluster = { 'certificate-authority': 'ca.crt', 'tls-server-name': 'n', extensions: [{ name: 'client.authentication.k8s.io/exec', extension: { audience: 'a' } }] }
@@ -64,18 +69,22 @@ t.test('of several kubeconfigs the first wins, name by name, and paths are besid
   const first = { users: [{ name: 'u', user: { tokenFile: 'token' } }], 'current-context': '' }
   const second = kubeconfig({ 'certificate-authority': 'ca.crt' }, { token: SECRET }, { namespace: 'second' })
   const third = { ...kubeconfig({ server: 'https://third' }, {}, { namespace: 'third' }), 'current-context': 'other' }
-  const { server, namespace, read: readNow } = readIn(folder, {}, first, second, third)
-  t.same([server.host, namespace], ['api.example.com:6443', 'second'])
-  t.same(await readNow(false), { tls: { ca: 'second' }, headers: bearer('first') })
+  const access = readIn(folder, {}, first, second, third)
+  t.same([access.server.host, access.namespace], ['api.example.com:6443', 'second'])
+  t.same(await readAccess(access), { tls: { ca: 'second' }, headers: bearer('first') })
   t.match(read('', second), { namespace: 'second' }, 'an empty file says nothing')
   t.match(read(third, kubeconfig({}, {}), { contexts: [{ name: 'other', context: { cluster: 'c', namespace: 'other' } }] }), { namespace: 'other' }, 'the first current-context wins')
 })
 
 t.test('a file of the kubeconfig that cannot be read is named', async (t) => {
   const folder = t.testdir({ kube0: { folder: {} } })
-  await t.rejects(readIn(folder, {}, kubeconfig({ 'certificate-authority': 'ca.crt' }, {})).read(false), { message: /^RESOURCES_URL: .*kube0\/ca\.crt is not there: put it there, or correct what names it\.$/ })
-  await t.rejects(readIn(folder, {}, kubeconfig({}, { 'client-certificate': 'folder', 'client-key': 'folder' })).read(false), { message: /kube0\/folder has to be a regular file/ })
-  await t.rejects(readIn(folder, {}, kubeconfig({}, { tokenFile: 'token' })).read(false), { message: /kube0\/token is not there: put it there/ })
+  await t.rejects(readIn(folder, {}, kubeconfig({ 'certificate-authority': 'ca.crt' }, {})).read(false), { message: /^RESOURCES_URL: a credential of the kubeconfig cannot be read \(ENOENT at .*kube0\/ca\.crt\): correct it\.$/ })
+  await t.rejects(readIn(folder, {}, kubeconfig({}, { 'client-certificate': 'folder', 'client-key': 'folder' })).read(false), { message: /a credential of the kubeconfig cannot be read \(EISDIR\)/ })
+  await t.rejects(readIn(folder, {}, kubeconfig({}, { tokenFile: 'token' })).read(false), { message: /kube0\/token is not there: put the credential there/ })
+})
+
+t.test('a credential of the wrong type is refused when it is used, without its value', async (t) => {
+  await t.rejects(read(kubeconfig({}, { 'client-certificate-data': [SECRET], 'client-key-data': 42 })).read(false), { message: /^RESOURCES_URL: a credential of the kubeconfig cannot be read \(ERR_INVALID_ARG_TYPE\): correct it\.$/ })
 })
 
 t.test('YAML is read as kubectl reads it', async (t) => {
@@ -90,32 +99,27 @@ current-context: x`
 t.test('what cannot be used is refused in one sentence that says what to do and shows no secret', async (t) => {
   const exec = (members: object) => kubeconfig({}, { token: SECRET, exec: { apiVersion: V1, command: 'p', args: [SECRET], ...members } })
   const CASES: [string, object | string, RegExp][] = [
-    ['no YAML', `users:\n- name: u\n  user: {token: ${SECRET}\n`, /\/etc\/kube0\/config is no YAML: correct it from line \d on/],
-    ['a stray text', `a: b\n${SECRET}`, /is no YAML/],
-    ['aliases of aliases', `a: &a [${SECRET}, ${SECRET}]\nb: &b [${'*a,'.repeat(99)}]\nc: [${'*b,'.repeat(99)}]`, /is no YAML/],
-    ['an alias of itself', `a: &a { b: *a, c: ${SECRET} }`, /is no YAML/],
-    ['no map', `- ${SECRET}`, /is no kubeconfig: it has to be a map/],
+    ['no YAML', `users:\n- name: u\n  user: {token: ${SECRET}\n`, /\/etc\/kube0\/config is no kubeconfig in YAML: correct it from line \d on/],
+    ['a stray text', `a: b\n${SECRET}`, /is no kubeconfig in YAML/],
+    ['aliases of aliases', `a: &a [${SECRET}, ${SECRET}]\nb: &b [${'*a,'.repeat(99)}]\nc: [${'*b,'.repeat(99)}]`, /is no kubeconfig in YAML/],
+    ['an alias of itself', `a: &a { b: *a, c: ${SECRET} }`, /is no kubeconfig in YAML/],
+    ['no map', `- ${SECRET}`, /has no current-context/],
     ['no context', { ...kubeconfig({}, { token: SECRET }), 'current-context': null }, /has no current-context: choose one/],
-    ['a context that is not there', { ...kubeconfig({}, { token: SECRET }), 'current-context': 'other' }, /names the context other and does not have it/],
-    ['a cluster that is not there', kubeconfig({}, {}, { cluster: 'other' }), /names the cluster other and does not have it/],
-    ['a user that is not there', kubeconfig({}, {}, { user: 'other' }), /names the user other and does not have it/],
-    ['no server', kubeconfig({ server: '' }, { token: SECRET }), /cluster c of the kubeconfig cannot be used: server must not be empty\.$/],
+    ['a context that is not there', { ...kubeconfig({}, { token: SECRET }), 'current-context': 'other' }, /names the context other and has no valid one/],
+    ['a cluster that is not there', kubeconfig({}, {}, { cluster: 'other' }), /names the cluster other and has no valid one/],
+    ['a user that is not there', kubeconfig({}, {}, { user: 'other' }), /names the user other and has no valid one/],
+    ['no server', kubeconfig({ server: '' }, { token: SECRET }), /names the cluster c and has no valid one/],
     ['a server without a scheme', kubeconfig({ server: 'host:6443' }, {}), /its server must begin with https:\/\//],
     ['an authority that is not to be asked', kubeconfig({ 'insecure-skip-tls-verify': true, 'certificate-authority': 'ca.crt' }, { token: SECRET }), /it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out/],
     ['plain HTTP', kubeconfig({ server: 'http://host' }, { token: SECRET }), /its server has no TLS: use https:\/\/, or set insecure-skip-tls-verify/],
     ['SOCKS', kubeconfig({ 'proxy-url': `socks5://u:${SECRET}@p` }, {}), /its proxy-url is not supported: it may be http or https/],
-    ['a number for a token', kubeconfig({}, { token: 42 }), /user u of the kubeconfig cannot be used: token must be a string\.$/],
-    ['a text for a flag', kubeconfig({ 'insecure-skip-tls-verify': 'maybe' }, {}), /insecure-skip-tls-verify must be true or false/],
     ['a certificate alone', kubeconfig({}, { 'client-certificate': 'a', token: SECRET }), /give both/],
-    ['a plugin of old', kubeconfig({}, { 'auth-provider': { name: 'gcp', config: { 'access-token': SECRET } } }), /user u of the kubeconfig cannot be used: auth-provider is not supported: use exec/],
+    ['a plugin of old', kubeconfig({}, { 'auth-provider': { name: 'gcp', config: { 'access-token': SECRET } } }), /the context x of the kubeconfig cannot be used: auth-provider is not supported: use exec/],
     ['groups of somebody else', kubeconfig({}, { as: 'jane', 'as-groups': ['g'] }), /as-groups is not supported: use as alone/],
-    ['an unknown version', exec({ apiVersion: 'client.authentication.k8s.io/v1alpha1' }), /user u of the kubeconfig cannot be used: exec\.apiVersion must be one of client\.authentication\.k8s\.io\/v1, client\.authentication\.k8s\.io\/v1beta1\.$/],
-    ['a plugin that asks', exec({ interactiveMode: 'Always' }), /exec\.interactiveMode must be one of Never, IfAvailable/],
-    ['no command', exec({ command: null }), /exec\.command must be a string/],
-    ['args that are none', exec({ args: SECRET }), /exec\.args must be a list/],
-    ['a number among the args', exec({ args: [SECRET, 7] }), /exec\.args\[1\] must be a string/],
-    ['env without a name', exec({ env: [{ value: SECRET }] }), /exec\.env\[0\]\.name is required/],
-    ['exec that is none', kubeconfig({}, { exec: SECRET }), /exec must be an object/],
+    ['an unknown version', exec({ apiVersion: 'client.authentication.k8s.io/v1alpha1' }), /exec\.apiVersion must be client\.authentication\.k8s\.io\/v1 or v1beta1\.$/],
+    ['a plugin that asks', exec({ interactiveMode: 'Always' }), /exec\.interactiveMode must be Never or IfAvailable/],
+    ['no command', exec({ command: null }), /exec\.command is missing/],
+    ['exec that is none', kubeconfig({}, { exec: SECRET }), /exec\.apiVersion must be/],
   ]
   for (const [name, document, wanted] of CASES) {
     try {
@@ -133,7 +137,7 @@ t.test('what cannot be used is refused in one sentence that says what to do and 
 t.test('a kubeconfig is the one that is given, else those of KUBECONFIG, else that of the home', async (t) => {
   const root = t.testdir({ given: 'given', a: 'a', b: 'b', '.kube': { config: 'own' }, empty: {}, large: 'x'.repeat(1024 * 1024 + 1) })
   const at = (name: string) => join(root, name)
-  const found = async (given: string | null, environment: Record<string, string>) => (await findKubeconfigFiles(given && at(given), environment)).map(({ text }) => text)
+  const found = async (given: string | null, environment: Record<string, string>) => (await findKubeconfigs(given && at(given), environment)).map(({ text }) => text)
   const list = (...names: string[]) => ({ HOME: root, KUBECONFIG: names.map((name) => name && at(name)).join(delimiter) })
   t.same(await found('given', list('a')), ['given'])
   t.same(await found(null, list('a', '', 'missing', 'b')), ['a', 'b'])

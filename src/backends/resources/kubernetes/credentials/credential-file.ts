@@ -13,16 +13,10 @@ export async function readIfThere(path: string): Promise<string | null> {
   return file && file.bytes.toString()
 }
 
-/** As `readIfThere`, of a file that has to be there. */
-export async function readCredentialFile(path: string): Promise<string> {
-  const text = await readIfThere(path)
-  if (text === null) throw new Error(`RESOURCES_URL: ${path} is not there: put it there, or correct what names it.`)
+/** As `readIfThere`, without white space at its ends, of a file that has to be there and say something. */
+export async function readCredential(path: string): Promise<string> {
+  const text = (await readIfThere(path))?.trim()
+  if (!text)
+    throw new Error(`RESOURCES_URL: ${path} is ${text === '' ? 'empty' : 'not there'}: put the credential there, or correct what names it.`)
   return text
-}
-
-/** As `readCredentialFile`, of a bearer token. */
-export async function readToken(path: string): Promise<string> {
-  const token = (await readCredentialFile(path)).trim()
-  if (token === '') throw new Error(`RESOURCES_URL: ${path} is empty: it has to hold a token.`)
-  return token
 }

@@ -1,15 +1,12 @@
 /** Who we are to the API server, and how it is reached: a kubeconfig or the pod's ServiceAccount. */
+import { delimiter, join } from 'node:path'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import { Agent, ProxyAgent, type Dispatcher } from 'undici'
 import type { ResourcesConfig } from '../../resources.ts'
-import { findKubeconfigFiles } from './kubeconfig-files.ts'
+import { readIfThere } from './credential-file.ts'
 import { ACCOUNT_FOLDER, openServiceAccount } from './service-account.ts'
 
-export type Connection = {
-  server: URL
-  dispatcher: Dispatcher
-  headers: Record<string, string>
-}
+export type Connection = { server: URL; dispatcher: Dispatcher; headers: Record<string, string> }
 
 export type Credentials = {
   /** The API server, with its port unless that goes without saying. */
@@ -24,8 +21,6 @@ export type Credentials = {
   close(): Promise<void>
 }
 
-type Renewal = { at: number; connection: Promise<Connection> }
-
 type Tls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' | 'servername'>
 
 /** Where the API server is, and how this process authenticates there. */
@@ -34,15 +29,11 @@ export type ApiAccess = {
   /** Of an HTTP proxy in front of it. */
   proxy: string | null
   namespace: string | null
-  /**
-   * The options and headers as they are now; with tokens and certificates issued anew when the server refused the last ones. Rejects with
-   * an Error of one sentence without any secret.
-   */
+  /** Tokens and certificates as they are now, issued anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
   read(isRefused: boolean): Promise<{ tls: Tls; headers: Record<string, string> }>
 }
 
 const REFRESH_MS = 30_000
-const KEEP_ALIVE_DELAY_MS = 30_000
 /** An API server ends connections that nobody uses after 90 s; a new one costs both sides a handshake. */
 const KEPT_MS = 60_000
 
@@ -53,42 +44,33 @@ export async function openCredentials(
   accountFolder = ACCOUNT_FOLDER,
 ): Promise<Credentials> {
   const { server, proxy, namespace, read } = await findAccess(kubeconfig, environment, accountFolder)
-  let fresh: Renewal | null = null
+  let latest: Promise<Connection> | undefined
+  let readAt = Number.NEGATIVE_INFINITY
   /** The last that was read, and not refused. */
   let good: Connection | null = null
   let agent: { of: string; dispatcher: Dispatcher } | null = null
-  /** Never two at a time: a plugin would run twice, and a refresh token may be good once. */
-  let reading: Promise<unknown> = Promise.resolve()
 
-  async function connect(isRefused: boolean): Promise<Connection> {
-    const next = reading.then(() => read(isRefused))
-    reading = next.catch(() => {})
-    const { tls, headers } = await next
+  function dispatcherOf(tls: Tls): Dispatcher {
     const of = JSON.stringify(tls)
-    if (agent?.of !== of) {
-      const old = agent?.dispatcher
-      agent = { of, dispatcher: dispatcherOf(tls, proxy) }
-      void old?.close().catch(() => {})
-    }
-    return { server, dispatcher: agent.dispatcher, headers }
+    if (agent?.of === of) return agent.dispatcher
+    void agent?.dispatcher.close().catch(() => {})
+    agent = { of, dispatcher: openDispatcher(tls, proxy) }
+    return agent.dispatcher
   }
 
-  function renew(isRefused: boolean): Renewal {
-    const renewal: Renewal = {
-      at: performance.now(),
-      connection: connect(isRefused).then(
-        (connection) => {
-          if (fresh === renewal) good = connection
-          return connection
-        },
-        (error: unknown) => {
-          if (good) return good
-          if (fresh === renewal) fresh = null
-          throw error
-        },
-      ),
+  /** After the one before: at the same time a plugin would run twice. */
+  async function renew(before: Promise<Connection> | undefined, isRefused: boolean): Promise<Connection> {
+    await before?.catch(() => {})
+    const kept = isRefused ? null : good
+    try {
+      const { tls, headers } = await read(isRefused)
+      return (good = { server, dispatcher: dispatcherOf(tls), headers })
+    } catch (error) {
+      if (kept) return kept
+      good = null
+      readAt = Number.NEGATIVE_INFINITY
+      throw error
     }
-    return renewal
   }
 
   return {
@@ -96,10 +78,12 @@ export async function openCredentials(
     namespace,
     connection(refused) {
       // Of many requests that are refused at a time the first one renews the credentials, and the others use its result.
-      const isNew = refused !== undefined && good !== null && isSame(refused, good)
-      if (isNew) good = null
-      if (isNew || !fresh || performance.now() - fresh.at > REFRESH_MS) fresh = renew(isNew)
-      return fresh.connection
+      const isRefused =
+        refused?.dispatcher === good?.dispatcher && refused?.headers['authorization'] === good?.headers['authorization'] && good !== null
+      if (latest && !isRefused && performance.now() - readAt <= REFRESH_MS) return latest
+      if (isRefused) good = null
+      readAt = performance.now()
+      return (latest = renew(latest, isRefused))
     },
     async close() {
       await agent?.dispatcher.destroy()
@@ -107,41 +91,43 @@ export async function openCredentials(
   }
 }
 
-function isSame(one: Connection, other: Connection): boolean {
-  return one.dispatcher === other.dispatcher && one.headers['authorization'] === other.headers['authorization']
+async function findAccess(kubeconfig: string | null, environment: ResourcesConfig['environment'], account: string): Promise<ApiAccess> {
+  const files = await findKubeconfigs(kubeconfig, environment)
+  // For its weight imported only where there is a kubeconfig.
+  if (files.length > 0) return (await import('./kubeconfig.ts')).openKubeconfig(files, environment)
+  const access = await openServiceAccount(environment, account)
+  if (access) return access
+  throw new Error(
+    "RESOURCES_URL: nothing says where the API server is: name a kubeconfig by kubeconfig=… or KUBECONFIG, or run in a pod with its ServiceAccount's token.",
+  )
 }
 
-async function findAccess(
-  kubeconfig: string | null,
-  environment: ResourcesConfig['environment'],
-  accountFolder: string,
-): Promise<ApiAccess> {
-  const files = await findKubeconfigFiles(kubeconfig, environment)
-  if (files.length > 0) {
-    const { openKubeconfig } = await import('./kubeconfig.ts')
-    return openKubeconfig(files, environment)
+export type KubeconfigFile = { path: string; text: string }
+
+/** The given file, else those of KUBECONFIG without the missing ones, else the one in the home folder. Throws an Error of one sentence if no named file exists. */
+export async function findKubeconfigs(given: string | null, environment: ResourcesConfig['environment']): Promise<KubeconfigFile[]> {
+  const named = given === null ? (environment['KUBECONFIG'] ?? '').split(delimiter).filter((path) => path !== '') : [given]
+  const home = environment['HOME'] ? [join(environment['HOME'], '.kube', 'config')] : []
+  const isNamed = named.length > 0
+  const found: KubeconfigFile[] = []
+  for (const path of isNamed ? named : home) {
+    // An unreadable home folder, such as that of root in a pod, has none for this process.
+    const text = await readIfThere(path).catch((error: unknown) => (isNamed ? Promise.reject(error) : null))
+    if (text !== null) found.push({ path, text })
   }
-  const account = await openServiceAccount(environment, accountFolder)
-  if (!account)
+  if (found.length === 0 && isNamed)
     throw new Error(
-      "RESOURCES_URL: nothing says where the API server is: name a kubeconfig by kubeconfig=… or KUBECONFIG, or run in a pod with its ServiceAccount's token.",
+      `RESOURCES_URL: there is no kubeconfig at ${named.join(' or ')}: put one there, or correct ${given === null ? 'KUBECONFIG' : 'kubeconfig=…'}.`,
     )
-  return account
+  return found
 }
 
 /** One for all requests, so that connections are kept. HTTP/1.1: a watch holds a connection of its own and can neither starve requests nor be starved. */
-function dispatcherOf(tls: Tls, proxy: string | null): Dispatcher {
-  if (proxy !== null)
-    return new ProxyAgent({
-      uri: proxy,
-      requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>,
-      allowH2: false,
-      keepAliveTimeout: KEPT_MS,
-    })
+function openDispatcher(tls: Tls, proxy: string | null): Dispatcher {
+  const options = { allowH2: false, keepAliveTimeout: KEPT_MS }
+  if (proxy !== null) return new ProxyAgent({ ...options, uri: proxy, requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']> })
   // Made once: with it certificates are not read again for each connection.
   const secureContext = createSecureContext(tls)
-  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<
-    Agent.Options['connect']
-  >
-  return new Agent({ connect, allowH2: false, keepAliveTimeout: KEPT_MS })
+  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: 30_000, timeout: 10_000 }
+  return new Agent({ ...options, connect: connect as NonNullable<Agent.Options['connect']> })
 }

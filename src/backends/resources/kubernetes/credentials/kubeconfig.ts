@@ -1,161 +1,190 @@
-/**
- * The current context of kubeconfig files, through `KubeConfig` of the official client. Imported only where there is a kubeconfig, for its
- * weight (decision 0020).
- */
+/** The current context of kubeconfig files by the official client, and what that does not read, refuse or bound (decision 0020). */
+import { execFile } from 'node:child_process'
 import type { RequestOptions } from 'node:https'
-import { KubeConfig } from '@kubernetes/client-node'
+import { dirname, resolve } from 'node:path'
+import { KubeConfig, type Cluster, type User } from '@kubernetes/client-node'
+import { ExecAuth } from '@kubernetes/client-node/dist/exec_auth.js'
+import { parse, type YAMLParseError } from 'yaml'
 import type { ResourcesConfig } from '../../resources.ts'
-import { readCredentialFile, readToken } from './credential-file.ts'
-import type { ApiAccess } from './credentials.ts'
-import { openExecPlugin } from './exec-plugin.ts'
-import { mergeKubeconfigs, type Entry, type KubeconfigFile } from './kubeconfig-files.ts'
-import { CLUSTER, CONTEXT, readEntry, unusable, USER, type Cluster, type User } from './kubeconfig-schema.ts'
+import { YAML } from '../../yaml.ts'
+import { readCredential } from './credential-file.ts'
+import type { ApiAccess, KubeconfigFile } from './credentials.ts'
 
-/**
- * As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an
- * Error of one sentence without any secret.
- */
-export type Authenticate = (options: RequestOptions & { headers: Record<string, string> }, isRefused: boolean) => Promise<void>
+type Named<Kind extends string> = { name: string } & { [K in Kind]: Record<string, unknown> }
+type Document = { 'current-context'?: string; contexts: Named<'context'>[]; clusters: Named<'cluster'>[]; users: Named<'user'>[] }
+type Entries = { cluster: Record<string, unknown>; user: Record<string, unknown> }
+type Options = RequestOptions & { headers: Record<string, string> }
+type Environment = ResourcesConfig['environment']
 
-/** Throws an Error of one sentence, without any secret, on what is missing, of the wrong type or not supported. */
-export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesConfig['environment']): ApiAccess {
-  const { currentContext, entry } = mergeKubeconfigs(files)
-  if (currentContext === null)
-    throw new Error('RESOURCES_URL: the kubeconfig has no current-context: choose one with kubectl config use-context.')
-  const context = readEntry(CONTEXT, entry('context', currentContext))
-  const clusterEntry = entry('cluster', context.cluster)
-  const userEntry = context.user ? entry('user', context.user) : { ...clusterEntry, members: {} }
-  const [cluster, user] = [readEntry(CLUSTER, clusterEntry), readEntry(USER, userEntry)]
-  check(clusterEntry, userEntry)
-  const authenticate = authenticatorOf(user, userEntry, cluster, environment)
+/** Throws an Error of one sentence, without any secret, on what is missing or refused. */
+export function openKubeconfig(files: KubeconfigFile[], environment: Environment, pluginMs = 30_000): ApiAccess {
+  const documents = files.map(parseKubeconfig)
+  const config = new KubeConfig()
+  // As in kubectl, of several entries of the same name the first one wins.
+  const merged = {
+    'current-context': documents.map((document) => document['current-context']).find(Boolean),
+    contexts: documents.flatMap(({ contexts }) => contexts),
+    clusters: documents.flatMap(({ clusters }) => clusters),
+    users: documents.flatMap(({ users }) => users),
+  }
+  config.loadFromString(JSON.stringify(merged), { onInvalidEntry: 'filter' })
+  const name = config.getCurrentContext()
+  if (!name) throw new Error('RESOURCES_URL: the kubeconfig has no current-context: choose one with kubectl config use-context.')
+  const context = config.getContextObject(name)
+  const cluster = config.getCurrentCluster()
+  const user = context?.user ? config.getCurrentUser() : { name: 'nobody' }
+  if (!context || !cluster || !user) {
+    const missing = !context ? `context ${name}` : cluster ? `user ${context.user}` : `cluster ${context.cluster}`
+    throw new Error(`RESOURCES_URL: the kubeconfig names the ${missing} and has no valid one: add it, or choose another context.`)
+  }
+  /** With what the client does not read. */
+  const entries: Entries = {
+    cluster: merged.clusters.find((one) => one.name === cluster.name)?.cluster ?? {},
+    user: merged.users.find((one) => one.name === user.name)?.user ?? {},
+  }
+  const fault = faultOf(cluster, user, entries.user)
+  if (fault !== null) throw new Error(`RESOURCES_URL: the context ${name} of the kubeconfig cannot be used: ${fault}.`)
   return {
     server: new URL(cluster.server),
-    proxy: cluster['proxy-url'] || null,
+    proxy: cluster.proxyUrl || null,
     namespace: context.namespace?.trim() || null,
-    async read(isRefused) {
-      const [ca, cert, key] = await Promise.all([
-        pem(clusterEntry, 'certificate-authority'),
-        pem(userEntry, 'client-certificate'),
-        pem(userEntry, 'client-key'),
-      ])
-      const options = { headers: {} }
-      await kubeConfigOf(
-        { ...cluster, 'certificate-authority-data': ca },
-        { ...user, 'client-certificate-data': cert, 'client-key-data': key },
-      ).applyToHTTPSOptions(options)
-      await authenticate?.(options, isRefused)
-      return accessOf(options)
-    },
+    read: authenticator(cluster, user, entries, environment, pluginMs),
   }
 }
 
-/** Without `exec` and `auth-provider`, which the package would run without bounds, and without files, which it would read synchronously. */
-function kubeConfigOf(cluster: Cluster, user: User): KubeConfig {
-  const kubeConfig = new KubeConfig()
-  kubeConfig.loadFromString(
-    JSON.stringify({
-      clusters: [{ name: 'current', cluster: { ...cluster, 'certificate-authority': null } }],
-      users: [
-        {
-          name: 'current',
-          user: {
-            ...user,
-            password: user.password ?? '',
-            as: user.as || null,
-            'client-certificate': null,
-            'client-key': null,
-            exec: null,
-            'auth-provider': null,
-            'token-file': null,
-          },
-        },
-      ],
-      contexts: [{ name: 'current', context: { cluster: 'current', user: 'current' } }],
-      'current-context': 'current',
-    }),
-  )
-  return kubeConfig
-}
-
-/** In base64. As in client-go, data win over the file. */
-async function pem({ members, resolvePath }: Entry, field: string): Promise<string | null> {
-  const [data, path] = [members[`${field}-data`], members[field]]
-  if (data || !path) return data ? String(data) : null
-  return Buffer.from(await readCredentialFile(resolvePath(String(path)))).toString('base64')
-}
-
-function accessOf({
-  ca,
-  cert,
-  key,
-  rejectUnauthorized,
-  servername,
-  auth,
-  headers,
-}: RequestOptions): Awaited<ReturnType<ApiAccess['read']>> {
-  return {
-    tls: {
-      ...(ca && { ca: String(ca) }),
-      ...(cert && key && { cert: String(cert), key: String(key) }),
-      ...(rejectUnauthorized !== undefined && { rejectUnauthorized }),
-      ...(servername && { servername }),
-    },
-    headers: {
-      ...(auth && { authorization: `Basic ${Buffer.from(auth).toString('base64')}` }),
-      ...Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [name.toLowerCase(), String(value)])),
-    },
+/** With the paths of the file resolved. By way of JSON, as in kubectl, so that an alias of itself is an error. */
+function parseKubeconfig({ path, text }: KubeconfigFile): Document {
+  const resolveIn = (entry: Record<string, unknown> | null | undefined, ...fields: string[]) => {
+    for (const field of fields) if (entry?.[field]) entry[field] = resolve(dirname(path), String(entry[field]))
   }
-}
-
-/** As in client-go, a token's file, which may be replaced, wins over the token, and a plugin is used only where nothing else authenticates. */
-function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment: ResourcesConfig['environment']): Authenticate | null {
-  const { resolvePath } = entry
-  const { tokenFile, exec, 'auth-provider': provider } = user
-  if (tokenFile) return async ({ headers }) => void (headers['Authorization'] = `Bearer ${await readToken(resolvePath(tokenFile))}`)
-  if (user.token || user.username || user['client-certificate'] || user['client-certificate-data']) return null
-  // As in kubectl, a command without a slash is looked up in PATH.
-  if (exec)
-    return openExecPlugin(
-      { ...exec, command: exec.command.includes('/') ? resolvePath(exec.command) : exec.command },
-      exec.provideClusterInfo ? clusterInfo(cluster) : null,
-      environment,
+  try {
+    // The client's own parser does not know the booleans of YAML 1.1 and merge keys, which kubectl does. With `silent` ours would report no error at all.
+    const { contexts, clusters, users, ...rest } = JSON.parse(
+      JSON.stringify(parse(text, { ...YAML, merge: true, logLevel: 'error' }) ?? {}),
     )
-  if (provider) throw unusable(entry, 'auth-provider is not supported: use exec with a credential plugin, such as kubectl oidc-login')
-  return null
-}
-
-/** The `Cluster` of client.authentication.k8s.io without its authority; the plugin's own settings are an extension of the kubeconfig. */
-function clusterInfo(cluster: Cluster): Record<string, unknown> {
-  const config = cluster.extensions?.find(({ name }) => name === 'client.authentication.k8s.io/exec')?.extension
-  const { server, 'tls-server-name': serverName, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster
-  return {
-    server,
-    'tls-server-name': serverName || undefined,
-    'insecure-skip-tls-verify': isInsecure ?? undefined,
-    'proxy-url': proxy || undefined,
-    config,
+    const document: Document = { ...rest, contexts: contexts ?? [], clusters: clusters ?? [], users: users ?? [] }
+    for (const { cluster } of document.clusters) resolveIn(cluster, 'certificate-authority')
+    for (const { user } of document.users) {
+      resolveIn(user, 'client-certificate', 'client-key', 'tokenFile')
+      // A command without a slash is looked up in PATH.
+      const exec = user?.['exec'] as Record<string, unknown> | null | undefined
+      if (String(exec?.['command']).includes('/')) resolveIn(exec, 'command')
+    }
+    return document
+  } catch (error) {
+    throw brokenYaml(path, text, error as Partial<YAMLParseError>)
   }
 }
 
-/** Beyond the types: what is contradictory, insecure or not supported. */
-function check(cluster: Entry, user: Entry): void {
-  const { server, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster.members
-  if (!hasScheme(server, 'http:', 'https:')) throw unusable(cluster, 'its server must begin with https://')
-  // Anybody on the way could read the token.
-  if (hasScheme(server, 'http:') && !isInsecure)
-    throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
-  const has = ({ members }: Entry, name: string) => Boolean(members[name] || members[`${name}-data`])
-  if (isInsecure && has(cluster, 'certificate-authority'))
-    throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
-  // Without its value: the address of a proxy may contain a password.
-  if (proxy && !hasScheme(proxy, 'http:', 'https:')) throw unusable(cluster, 'its proxy-url is not supported: it may be http or https')
-  // The package ignores them, which would grant other rights.
-  const unsupported = ['as-uid', 'as-groups', 'as-user-extra'].find((name) => has(user, name))
-  if (unsupported) throw unusable(user, `${unsupported} is not supported: use as alone`)
-  if (has(user, 'client-certificate') !== has(user, 'client-key'))
-    throw unusable(user, 'it has one of client-certificate and client-key: give both')
+/** Without its cause, whose message quotes the file: that may be a token. */
+function brokenYaml(path: string, text: string, { pos }: Partial<YAMLParseError>): Error {
+  const line = text.slice(0, pos?.[0] ?? 0).split('\n').length
+  return new Error(`RESOURCES_URL: ${path} is no kubeconfig in YAML: correct it from line ${line} on.`)
 }
 
-function hasScheme(address: unknown, ...schemes: string[]): boolean {
-  return schemes.includes(URL.parse(String(address))?.protocol ?? '')
+/** What is insecure, would grant other rights than were asked for, or is not supported. */
+function faultOf(cluster: Cluster, user: User, { tokenFile, ...entry }: Record<string, unknown>): string | null {
+  const protocol = URL.parse(cluster.server)?.protocol
+  const hasOther = Boolean(tokenFile || user.token || user.username || user.certData || user.certFile || user.exec)
+  const ignored = ['as-uid', 'as-groups', 'as-user-extra'].find((field) => entry[field])
+  const faults: [unknown, string][] = [
+    [protocol !== 'https:' && protocol !== 'http:', 'its server must begin with https://'],
+    // Anybody on the way could read the token.
+    [protocol === 'http:' && !cluster.skipTLSVerify, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true'],
+    [
+      cluster.skipTLSVerify && (cluster.caFile || cluster.caData),
+      'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out',
+    ],
+    // Without its value: the address of a proxy may contain a password.
+    [cluster.proxyUrl && !/^https?:\/\//.test(cluster.proxyUrl), 'its proxy-url is not supported: it may be http or https'],
+    [ignored, `${ignored} is not supported: use as alone`],
+    [!(user.certFile || user.certData) !== !(user.keyFile || user.keyData), 'it has one of client-certificate and client-key: give both'],
+    [user.authProvider && !hasOther, 'auth-provider is not supported: use exec with a credential plugin, such as kubectl oidc-login'],
+    [
+      user.exec && !/^client\.authentication\.k8s\.io\/v1(beta1)?$/.test(user.exec.apiVersion),
+      'exec.apiVersion must be client.authentication.k8s.io/v1 or v1beta1',
+    ],
+    [user.exec && !user.exec.command, 'exec.command is missing'],
+    [user.exec?.interactiveMode === 'Always', 'exec.interactiveMode must be Never or IfAvailable: there is no terminal'],
+  ]
+  return faults.find(([isFault]) => isFault)?.[1] ?? null
+}
+
+/** As in client-go, data win over a file, a token's file over the token, and a plugin is used only where nothing else authenticates. */
+function authenticator(cluster: Cluster, user: User, entries: Entries, environment: Environment, pluginMs: number): ApiAccess['read'] {
+  const { tokenFile } = entries.user
+  const isPlugin = user.exec && !(tokenFile || user.token || user.username || user.certData || user.certFile)
+  const plugin = isPlugin ? openPlugin(user, entries.cluster, environment, pluginMs) : null
+  if (cluster.caData) delete cluster.caFile
+  if (user.certData) delete user.certFile
+  if (user.keyData) delete user.keyFile
+  return async (isRefused) => {
+    const token = tokenFile ? await readCredential(String(tokenFile)) : user.token
+    const config = new KubeConfig()
+    // The client would run plugins, and what `auth-provider` names, without bounds.
+    config.loadFromClusterAndUser(cluster, {
+      ...user,
+      exec: null,
+      authProvider: null,
+      password: user.password ?? '',
+      ...(token && { token }),
+    })
+    const options: Options = { headers: {} }
+    await config.applyToHTTPSOptions(options).catch(({ code, path }: NodeJS.ErrnoException) => {
+      // Without its cause, which may quote a credential.
+      throw new Error(
+        `RESOURCES_URL: a credential of the kubeconfig cannot be read (${code ?? 'wrong type'}${path ? ` at ${path}` : ''}): correct it.`,
+      )
+    })
+    await plugin?.(options, isRefused)
+    const { ca, cert, key, rejectUnauthorized, servername, auth, headers } = options
+    const basic = auth ? [['authorization', `Basic ${Buffer.from(auth).toString('base64')}`]] : []
+    const given = Object.entries(headers).flatMap(([name, value]) => (value ? [[name.toLowerCase(), value]] : []))
+    return { tls: { ca, cert, key, rejectUnauthorized, servername }, headers: Object.fromEntries([...basic, ...given]) }
+  }
+}
+
+/**
+ * Runs the credential plugin when its credential is missing, refused or expired, and sets the header or the certificate that it issued:
+ * https://kubernetes.io/docs/reference/config-api/client-authentication.v1/. `ExecAuth` keeps what was refused, tells the plugin nothing
+ * of the cluster, has no deadline and no bounds, and quotes what the plugin printed.
+ */
+function openPlugin({ name, exec }: User, cluster: Entries['cluster'], environment: Environment, timeout: number) {
+  const { apiVersion, command, args, env, installHint, provideClusterInfo } = exec
+  let auth = new ExecAuth()
+
+  function execInfo(ca: Options['ca']): string {
+    const extensions = (cluster['extensions'] ?? []) as { name: string; extension: unknown }[]
+    const config = extensions.find((one) => one.name === 'client.authentication.k8s.io/exec')?.extension
+    const authority = { 'certificate-authority': undefined, 'certificate-authority-data': ca && Buffer.from(String(ca)).toString('base64') }
+    const spec = {
+      cluster: provideClusterInfo ? { ...cluster, ...authority, extensions: undefined, config } : undefined,
+      interactive: false,
+    }
+    return JSON.stringify({ apiVersion, kind: 'ExecCredential', spec })
+  }
+
+  return async (options: Options, isRefused: boolean): Promise<void> => {
+    if (isRefused) auth = new ExecAuth()
+    let fault = 'issued neither a token nor a certificate with its key'
+    try {
+      const own = ((env ?? []) as { name: string; value?: string }[]).map((one) => [one.name, one.value ?? ''])
+      const variables = { ...environment, ...Object.fromEntries(own), KUBERNETES_EXEC_INFO: execInfo(options.ca) }
+      auth['execFn'] = (file: string, given: string[]) => {
+        const child = execFile(file, given, { env: variables, timeout, maxBuffer: 1024 * 1024, killSignal: 'SIGKILL' })
+        // A plugin that asks for input finds its end.
+        child.stdin?.end()
+        return child
+      }
+      await auth.applyAuthentication({ name, exec: { command, args: args ?? [] } }, options)
+      if (options.headers['Authorization'] || (options.cert && options.key)) return
+    } catch (error) {
+      const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+      fault = isMissing
+        ? `was not found: ${installHint ?? 'install it'}`
+        : `issued nothing within ${timeout / 1000} s: run it by hand to see why`
+    }
+    auth = new ExecAuth()
+    throw new Error(`RESOURCES_URL: the kubeconfig's credential plugin ${command} ${fault}.`)
+  }
 }

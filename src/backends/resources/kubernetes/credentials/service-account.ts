@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net'
 import { join } from 'node:path'
 import type { ResourcesConfig } from '../../resources.ts'
-import { readCredentialFile, readIfThere, readToken } from './credential-file.ts'
+import { readCredential, readIfThere } from './credential-file.ts'
 import type { ApiAccess } from './credentials.ts'
 
 /** Where every pod has it: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/. */
@@ -20,8 +20,8 @@ export async function openServiceAccount(environment: ResourcesConfig['environme
     proxy: null,
     namespace: (await readIfThere(join(folder, 'namespace')))?.trim() || null,
     read: async () => ({
-      tls: { ca: await readCredentialFile(join(folder, 'ca.crt')) },
-      headers: { authorization: `Bearer ${await readToken(tokenPath)}` },
+      tls: { ca: await readCredential(join(folder, 'ca.crt')) },
+      headers: { authorization: `Bearer ${await readCredential(tokenPath)}` },
     }),
   }
 }
