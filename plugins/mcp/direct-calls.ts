@@ -12,6 +12,7 @@ import {
   SUPPORTED_PROTOCOL_VERSIONS,
 } from '@modelcontextprotocol/server'
 import type { FastifyRequest } from 'fastify'
+import { isMembers, type Members } from '../../src/upstream/wires/allowlist.ts'
 
 const TOOLS: readonly string[] = ['get_task', 'list_tasks', 'get_usage']
 const REVISION = '2026-07-28'
@@ -19,8 +20,6 @@ const ENVELOPE = [PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABI
 
 export type DirectCall = { id: string | number; name: string; args: Record<string, unknown>; era: 'modern' | 'legacy' }
 
-type Members = Record<string, unknown>
-const isMembers = (value: unknown): value is Members => typeof value === 'object' && value !== null && !Array.isArray(value)
 const hasOnly = (value: Members, names: readonly string[]): boolean => Object.keys(value).every((name) => names.includes(name))
 
 /** The call of a request, or null where the SDK is to answer it. */

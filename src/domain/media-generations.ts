@@ -56,18 +56,6 @@ export const OPTION_KINDS = {
 export type GenerationOption = keyof typeof OPTION_KINDS
 export const GENERATION_OPTIONS = Object.keys(OPTION_KINDS) as GenerationOption[]
 
-/** The first of these fields that a request has and that is not among `taken`, or whose quality is none of the route's; null when there is none. */
-export function optionRefused(
-  { n = 1, quality, negativePrompt }: GenerationRequest,
-  hasPicture: boolean,
-  taken: readonly GenerationOption[],
-  qualities: Terms['qualities'],
-): GenerationOption | null {
-  const has = { n: n > 1, quality: quality !== undefined, negative_prompt: negativePrompt !== undefined, image_url: hasPicture }
-  const refused = GENERATION_OPTIONS.find((option) => has[option] && !taken.includes(option))
-  return refused ?? (quality !== undefined && !Object.hasOwn(qualities, quality) ? 'quality' : null)
-}
-
 export const QUALITIES = ['low', 'medium', 'high'] as const
 /** Results of one task. */
 export const RESULTS_MAX = 4
@@ -140,7 +128,7 @@ export function generationOf(
   const found = { size: sizeOf(kind, body, route), duration: durationOf(kind, body, route), format: formatOf(body, formats) }
   const errors = [
     ...Object.values(found).flatMap((part) => ('error' in part ? [part.error] : [])),
-    ...GENERATION_OPTIONS.flatMap((option) => optionFault(option, kind, body, route, options) ?? []),
+    ...optionFaults(kind, body, route, options),
   ]
   if (errors.length > 0 || 'error' in found.size || 'error' in found.duration || 'error' in found.format)
     return { outcome: 'invalid', errors }
@@ -159,20 +147,22 @@ export function generationOf(
   return { outcome: 'ok', request }
 }
 
-function optionFault(
-  option: GenerationOption,
+/** What is wrong with these fields of a request: an engine that takes only the options `taken` is to make it. */
+export function optionFaults(
   kind: Kind,
-  body: GenerationBody,
-  { qualities }: Terms,
+  given: Readonly<Partial<Record<GenerationOption, unknown>>>,
+  { qualities }: Pick<Terms, 'qualities'>,
   taken: readonly GenerationOption[],
-): FieldError | null {
-  const value = body[option]
-  if (value === undefined) return null
-  const kinds: readonly Kind[] = OPTION_KINDS[option]
-  if (!kinds.includes(kind)) return fault(option, 'not_allowed', `does not apply to ${kind}`).error
-  if (!taken.includes(option) && value !== 1) return fault(option, 'not_allowed', `is not supported here for ${kind}`).error
-  if (option !== 'quality' || Object.hasOwn(qualities, String(value))) return null
-  return fault(option, 'enum', `must be ${Object.keys(qualities).join(' or ')}`).error
+): FieldError[] {
+  return GENERATION_OPTIONS.flatMap((option) => {
+    const value = given[option]
+    const kinds: readonly Kind[] = OPTION_KINDS[option]
+    if (value === undefined) return []
+    if (!kinds.includes(kind)) return fault(option, 'not_allowed', `does not apply to ${kind}`).error
+    if (!taken.includes(option) && value !== 1) return fault(option, 'not_allowed', `is not supported here for ${kind}`).error
+    if (option !== 'quality' || Object.hasOwn(qualities, String(value))) return []
+    return fault(option, 'enum', `must be ${Object.keys(qualities).join(' or ')}`).error
+  })
 }
 
 type Size = { width: number; height: number }

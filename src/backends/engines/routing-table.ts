@@ -1,6 +1,6 @@
 /** The routing table in use: routes by kind or operation, and the engines that are open. */
 import { isDeepStrictEqual } from 'node:util'
-import { optionRefused, OPTION_KINDS } from '../../domain/media-generations.ts'
+import { optionFaults, OPTION_KINDS } from '../../domain/media-generations.ts'
 import type { Control, Engine, EngineRequest, Offer, RouteState } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 
@@ -69,7 +69,10 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
 
 /** The field that an offer does not take of a request that was queued before the file changed, or null. What was ordered already has its fields. */
 export function fieldRefused(request: EngineRequest, { job, inputs }: Control, { options, route }: Offer): string | null {
-  return 'width' in request && job.id === null ? optionRefused(request, inputs.length > 0, options, route.qualities) : null
+  if (!('width' in request) || job.id !== null) return null
+  const { kind, n, quality, negativePrompt } = request
+  const given = { n, quality, negative_prompt: negativePrompt, image_url: inputs.length > 0 ? true : undefined }
+  return optionFaults(kind, given, route, options)[0]?.path.slice(1) ?? null
 }
 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */
