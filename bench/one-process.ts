@@ -22,7 +22,7 @@ import { openFloor } from './floor.ts'
 import { countFiles, countPromises } from './counts.ts'
 import { coding, tenant } from './manifests.ts'
 import { watchHeap, type Heaped } from './heap.ts'
-import { freePort } from './processes.ts'
+import { freePort } from '../test/servers/process.ts'
 import { median } from './statistics.ts'
 import { markdown } from './table.ts'
 

@@ -2,9 +2,9 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
-import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { freePort } from '../test/servers/process.ts'
 
 export type Process = {
   url: string
@@ -97,15 +97,6 @@ function cpuTicks(pid: number): number {
 /** A number of /proc/<pid>/status; memory is in KiB there. */
 function status(pid: number, of: 'VmRSS' | 'VmHWM' | 'Threads'): number {
   return Number(new RegExp(`^${of}:\\s+(\\d+)`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1])
-}
-
-/** A port of loopback that is free now. */
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 function answers(url: string): Promise<boolean> {

@@ -47,20 +47,17 @@ export function responsesBytes(key: string, { stream, mark = '', size = PROMPT_B
   return postBytes({ path: '/v1/responses', key, body })
 }
 
-/** One turn of an agent: a system prompt, 30 tool calls with their results, and 12 tools. `idOf` makes the ids of the calls. */
-export function agentBody(mark: string, idOf: (n: number) => string): object {
-  const calls = Array.from({ length: 30 }, (_, n) => idOf(n))
+/** One turn of an agent: a system prompt, 30 tool calls with their results, and 12 tools. */
+export function agentBytes(key: string, mark: string): Buffer {
+  const calls = Array.from({ length: 30 }, (_, n) => `call_${String(n).padStart(32, 'a')}`)
   const messages = calls.flatMap((id) => [
     { role: 'assistant', content: null, tool_calls: [{ id, type: 'function', function: { name: 'read', arguments: '{"path":"src/main.ts"}' } }] },
     { role: 'tool', tool_call_id: id, content: 'text '.repeat(100) },
   ])
   const parameters = { type: 'object', properties: { path: { type: 'string', description: 'text '.repeat(40) } } }
   const tools = Array.from({ length: 12 }, (_, n) => ({ type: 'function', function: { name: `tool${n}`, parameters } }))
-  return { model: 'svc-code', stream: true, messages: [{ role: 'system', content: `${mark} ${'text '.repeat(800)}` }, ...messages], tools }
-}
-
-export function agentBytes(key: string, mark: string): Buffer {
-  return postBytes({ path: '/v1/chat/completions', key, body: agentBody(mark, (n) => `call_${String(n).padStart(32, 'a')}`) })
+  const body = { model: 'svc-code', stream: true, messages: [{ role: 'system', content: `${mark} ${'text '.repeat(800)}` }, ...messages], tools }
+  return postBytes({ path: '/v1/chat/completions', key, body })
 }
 
 export function imageBytes(key: string): Buffer {
