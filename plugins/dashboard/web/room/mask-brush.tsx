@@ -84,7 +84,10 @@ export function MaskBrush({ source, strokes, set }: BrushProps) {
       <span class="field-label" id="mask-label">
         Mark what to replace
       </span>
-      <div class={source.isTransparent ? 'mask-frame checkered' : 'mask-frame'} style={{ aspectRatio: `${width} / ${height}`, maxWidth: `${(width / height) * 38}vh` }}>
+      <div
+        class={source.isTransparent ? 'mask-frame checkered' : 'mask-frame'}
+        style={{ aspectRatio: `${width} / ${height}`, maxWidth: `${(width / height) * 38}vh` }}
+      >
         <img src={source.url} alt="" draggable={false} />
         <canvas
           ref={canvas}
@@ -103,23 +106,25 @@ export function MaskBrush({ source, strokes, set }: BrushProps) {
           onFocus={() => setFocus(true)}
           onBlur={() => setFocus(false)}
         />
-        {hasFocus && (
-          <span
-            class="mask-cursor"
-            aria-hidden="true"
-            style={{ left: `${(cursor.x / width) * 100}%`, top: `${(cursor.y / height) * 100}%`, width: `${((radius * 2) / width) * 100}%` }}
-          />
-        )}
+        {hasFocus && <Cursor at={cursor} radius={radius} mask={{ width, height }} />}
       </div>
       <p id="mask-help" class="hint">
         Paint over it. By keyboard: arrows move, Space marks, E erases, + and − change the size, Ctrl+Z undoes.
       </p>
-      <BrushTools tool={tool} setTool={setTool} size={size} setSize={setSize} strokes={strokes.length} undo={undo} clear={() => set({ strokes: [] })} />
+      <BrushTools {...{ tool, setTool, size, setSize, undo }} strokes={strokes.length} clear={() => set({ strokes: [] })} />
       <p class="visually-hidden" role="status">
         {strokes.length} strokes
       </p>
     </div>
   )
+}
+
+type Size = { width: number; height: number }
+
+function Cursor({ at, radius, mask }: { at: Point; radius: number; mask: Size }) {
+  const percent = (part: number, whole: number) => `${(part / whole) * 100}%`
+  const style = { left: percent(at.x, mask.width), top: percent(at.y, mask.height), width: percent(radius * 2, mask.width) }
+  return <span class="mask-cursor" aria-hidden="true" style={style} />
 }
 
 type ToolsProps = {
@@ -152,7 +157,7 @@ function BrushTools({ tool, setTool, size, setSize, strokes, undo, clear }: Tool
 const clamp = (value: number, most: number): number => Math.min(most, Math.max(0, value))
 
 /** The size of the mask: the picture's, scaled down to `MASK_SIDE`. */
-function maskSize({ width, height }: Source): { width: number; height: number } {
+function maskSize({ width, height }: Source): Size {
   const [across, down] = [width ?? MASK_SIDE, height ?? MASK_SIDE]
   const scale = Math.min(1, MASK_SIDE / Math.max(across, down))
   return { width: Math.max(1, Math.round(across * scale)), height: Math.max(1, Math.round(down * scale)) }
