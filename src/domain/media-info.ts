@@ -4,8 +4,9 @@
  */
 import { flacHeader, mp3Header, wavHeader } from './media-info/audio-headers.ts'
 import { NOTHING, textAt, type Header, type Piece } from './media-info/header.ts'
-import { gifHeader, jpegHeader, pngHeader, webpHeader } from './media-info/image-headers.ts'
-import { avifHeader, mp4Brand, mp4Header } from './media-info/mp4-header.ts'
+import { heifHeader } from './media-info/heif-header.ts'
+import { gifHeader, jpegHeader, pngHeader, tiffHeader, webpHeader } from './media-info/image-headers.ts'
+import { mp4Brand, mp4Header } from './media-info/mp4-header.ts'
 
 export type MediaInfo = Header & { contentType: string }
 
@@ -19,7 +20,9 @@ const READERS: Record<string, Reader> = {
   'image/jpeg': jpegHeader,
   'image/webp': webpHeader,
   'image/gif': gifHeader,
-  'image/avif': avifHeader,
+  'image/tiff': tiffHeader,
+  'image/avif': heifHeader,
+  'image/heic': heifHeader,
   'video/mp4': mp4Header,
   'video/quicktime': mp4Header,
   'audio/mp4': mp4Header,

@@ -6,7 +6,7 @@ import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-
 import type { Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
-/** Pieces of a header that lie apart in their file. */
+/** Pieces of a header that lie apart in their file, where it is read to quote or to store. */
 const PIECES_MAX = 8
 
 /** Opens a stored file, or a range of it. Throws `Unavailable` when it is gone. */
@@ -16,15 +16,15 @@ export async function openFile(files: Files, id: string, range?: { start: number
   return file
 }
 
-/** Type, size and length of a stored file by its header, which may lie in several places; null for what is no media. Throws `Unavailable`. */
-export async function infoOf(files: Files, { id, size }: FileFacts): Promise<MediaInfo | null> {
+/** Type, size and length of a stored file by its header, which may lie in `most` places; null for what is no media. Throws `Unavailable`. */
+export async function infoOf(files: Files, { id, size }: FileFacts, most = PIECES_MAX): Promise<MediaInfo | null> {
   const piece = async (start: number): Promise<Buffer> => {
     const { stream } = await openFile(files, id, { start, end: Math.min(size, start + PREFIX_BYTES) - 1 })
     return Buffer.concat(await stream.toArray())
   }
   const prefix = await piece(0)
   let info = mediaInfo(prefix, size)
-  for (let pieces = 1; pieces < PIECES_MAX; pieces++) {
+  for (let pieces = 1; pieces < most; pieces++) {
     const at = info?.continuesAt ?? size
     if (at >= size) break
     info = mediaInfo(prefix, size, { at, bytes: await piece(at) })

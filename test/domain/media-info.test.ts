@@ -46,13 +46,15 @@ t.test('the size, transparency and orientation of a picture are read from its he
   const turned = await picture(3).withMetadata({ orientation: 6 }).jpeg().toBuffer()
   t.match(read(turned), { contentType: 'image/jpeg', width: 30, height: 40, orientation: 6 })
   t.match(read(turned, 200), { width: 30, height: 40, orientation: 6 }, 'also when the header is longer than what was read of it')
+  t.match(read(await picture(4).tiff({ compression: 'lzw' }).toBuffer(), 1000), { ...size, contentType: 'image/tiff', alpha: true })
+  t.match(read(await picture(3).withMetadata({ orientation: 6 }).tiff().toBuffer()), { contentType: 'image/tiff', width: 30, height: 40, orientation: 6, alpha: false })
 })
 
 t.test('an animation is told from a picture by the beginning of its file', { skip: noSharp }, async (t) => {
   const side = 200
   // Noise: its data are longer than the pieces that are read.
   const noise = (pages: number) => sharp(Buffer.from(Uint8Array.from({ length: side * side * pages * 3 }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 13) & 255)), { raw: { width: side, height: side * pages, channels: 3, pageHeight: side } })
-  for (const [format, contentType] of [['gif', 'image/gif'], ['webp', 'image/webp']] as const) {
+  for (const [format, contentType] of [['gif', 'image/gif'], ['webp', 'image/webp'], ['tiff', 'image/tiff']] as const) {
     for (const [pages, animated] of [[1, false], [3, true]] as const) {
       const file = await noise(pages)[format]({ loop: 0 }).toBuffer()
       t.match(read(file), { contentType, width: side, height: side, animated, continuesAt: null }, `${format} of ${pages}`)
@@ -62,8 +64,39 @@ t.test('an animation is told from a picture by the beginning of its file', { ski
   const still: Buffer = await noise(1).png().toBuffer()
   const control = Buffer.concat([Buffer.of(0, 0, 0, 8), Buffer.from('acTL'), Buffer.of(0, 0, 0, 2, 0, 0, 0, 0), Buffer.alloc(4)])
   t.match([read(still), read(Buffer.concat([still.subarray(0, 33), control, still.subarray(33)]))], [{ animated: false }, { animated: true, width: side }], 'PNG by acTL')
-  const avif = (brand: string) => Buffer.from(`\0\0\0\x18ftyp${brand}\0\0\0\0mif1miaf`, 'latin1')
-  t.match([read(avif('avif')), read(avif('avis'))], [{ contentType: 'image/avif', animated: false }, { contentType: 'image/avif', animated: true }])
+  const profile = Buffer.concat([Buffer.of(0, 0, 0x27, 0x10), Buffer.from('iCCP'), Buffer.alloc(10_004)])
+  const late = Buffer.concat([still.subarray(0, 33), profile, control, still.subarray(33)])
+  t.match([read(late, 2000), read(late.subarray(0, 10_000), 2000)], [{ animated: true, continuesAt: null }, { animated: false, continuesAt: null }], 'also behind a large profile')
+})
+
+/** A box of ISO/IEC 14496-12; `full` has a version and flags. */
+function box(type: string, ...parts: (Buffer | string)[]): Buffer {
+  const content = Buffer.concat(parts.map((part) => Buffer.from(part as string, 'latin1')))
+  const head = Buffer.from(`\0\0\0\0${type}`, 'latin1')
+  head.writeUInt32BE(8 + content.length)
+  return Buffer.concat([head, content])
+}
+const u16 = (...values: number[]) => Buffer.concat(values.map((value) => Buffer.of(value >> 8, value & 255)))
+
+t.test('a sequence of HEIC or AVIF is told from a picture with tiles, a thumbnail and a gain map', async (t) => {
+  const file = (brands: string, ...rest: Buffer[]) => Buffer.concat([box('ftyp', brands.slice(0, 4), '\0\0\0\0', brands), ...rest])
+  const item = (id: number, type: string, flags = 0) => box('infe', Buffer.of(2, 0, 0, flags), u16(id, 0), type, '\0')
+  const refers = (type: string, from: number, ...to: number[]) => box(type, u16(from, to.length, ...to))
+  const size = (width: number, height: number) => box('ispe', '\0\0\0\0', u16(0, width, 0, height))
+  const meta = (items: Buffer[], references: Buffer[], ...properties: Buffer[]) => box('meta', '\0\0\0\0', box('hdlr', Buffer.alloc(25)),
+    box('iinf', '\0\0\0\0', u16(items.length), ...items), box('iref', '\0\0\0\0', ...references), box('iprp', box('ipco', ...properties)))
+  const phone = meta([item(1, 'hvc1', 1), item(2, 'hvc1'), item(3, 'grid'), item(4, 'hvc1'), item(5, 'Exif'), item(6, 'hvc1'), item(7, 'tmap')],
+    [refers('dimg', 3, 1, 2), refers('thmb', 4, 3), refers('cdsc', 5, 3), refers('auxl', 6, 3), refers('dimg', 7, 6)], size(512, 512), size(4032, 3024), size(320, 240), box('irot', Buffer.of(1)))
+  t.match(read(file('heicmif1', phone)), { contentType: 'image/heic', width: 3024, height: 4032, animated: false, continuesAt: null })
+  t.match(read(file('heicmif1', meta([item(1, 'hvc1'), item(2, 'hvc1')], [], size(64, 48)))), { width: 64, height: 48, animated: true }, 'two pictures')
+  for (const brand of ['msf1', 'heim', 'heis']) t.match(read(file(`${brand}heic`)), { contentType: 'image/heic', animated: true }, brand)
+  t.match([read(file('avifmif1')), read(file('avismsf1'))], [{ contentType: 'image/avif', animated: false }, { contentType: 'image/avif', animated: true }])
+  const tracks = file('mif1avif', meta([item(1, 'av01')], []), box('mdat', Buffer.alloc(3000)), box('moov'))
+  t.match(read(tracks, 400), { contentType: 'image/avif', animated: true, continuesAt: null }, 'by its tracks, behind the first picture')
+  t.match(read(tracks.subarray(0, -20), 400), { animated: false })
+  if (!sharp) return
+  const real = sharp({ create: { width: 40, height: 30, channels: 4, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
+  t.match(read(await real.avif({ effort: 0 }).toBuffer()), { contentType: 'image/avif', width: 40, height: 30, animated: false })
 })
 
 t.test('the size and length of a film are read, wherever its index is', { skip: noFfmpeg }, async (t) => {

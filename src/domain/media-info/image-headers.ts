@@ -1,18 +1,21 @@
-/** The headers of PNG, JPEG, WebP and GIF. Pure. */
+/** The headers of PNG, JPEG, WebP, GIF and TIFF. Pure. */
 import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 
 /** PNG (W3C, third edition), 11.2.1 IHDR; 11.3.1 tRNS makes a picture without an alpha channel transparent; 11.3.4 acTL animates it. */
-export function pngHeader(bytes: Uint8Array): Header {
-  if (bytes.length < 33 || textAt(bytes, 12, 4) !== 'IHDR') return NOTHING
-  const view = viewOf(bytes)
-  const header = { ...NOTHING, width: view.getUint32(16), height: view.getUint32(20), alpha: [4, 6].includes(bytes[25] ?? 0) }
-  for (let at = 33; at + 12 <= bytes.length; at += 12 + view.getUint32(at)) {
-    const type = textAt(bytes, at + 4, 4)
-    if (type === 'IDAT') break
+export function pngHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
+  if (prefix.length < 33 || textAt(prefix, 12, 4) !== 'IHDR') return NOTHING
+  const view = viewOf(prefix)
+  const header = { ...NOTHING, width: view.getUint32(16), height: view.getUint32(20), alpha: [4, 6].includes(prefix[25] ?? 0) }
+  const chunks = viewOf(rest.bytes)
+  let at = rest.at === 0 ? 33 : 0
+  for (; at + 12 <= rest.bytes.length; at += 12 + chunks.getUint32(at)) {
+    const type = textAt(rest.bytes, at + 4, 4)
+    if (type === 'IDAT') return header
     if (type === 'tRNS') header.alpha = true
-    if (type === 'acTL') header.animated = view.getUint32(at + 8) > 1
+    if (type === 'acTL') return { ...header, animated: chunks.getUint32(at + 8) > 1 }
   }
-  return header
+  // A profile or a text in front may be large.
+  return { ...header, continuesAt: at > 0 && rest.at + at < (totalBytes ?? Infinity) ? rest.at + at : null }
 }
 
 /** GIF 89a, sections 18 to 27: animated by its second picture. A transparent colour is declared far behind the header: any picture may have one. */
@@ -102,18 +105,41 @@ function scan({ at, bytes }: Piece, from: number, known: number): Header {
   return { ...NOTHING, orientation, continuesAt: at + next }
 }
 
-/** EXIF 2.32, 4.6.4: tag 0x0112 of the first directory; 1 when it is not there or makes no sense. */
+/** TIFF 6.0, section 2: its first directory, which may lie at the end of the file. It is several pictures if another one follows. */
+export function tiffHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
+  if (prefix.length < 8) return NOTHING
+  const little = textAt(prefix, 0, 2) === 'II'
+  const first = viewOf(prefix).getUint32(4, little)
+  const { tags, next } = directoryAt(rest.bytes, first - rest.at, little)
+  if (next === null) return { ...NOTHING, continuesAt: first > rest.at && first < (totalBytes ?? Infinity) ? first : null }
+  const [across = null, down = null] = [tags.get(256), tags.get(257)]
+  const orientation = orientationIn(tags)
+  const size = orientation >= 5 ? { width: down, height: across } : { width: across, height: down }
+  return { ...NOTHING, ...size, orientation, alpha: tags.has(338), animated: next !== 0 }
+}
+
+/** EXIF 2.32, 4.6.4. */
 function exifOrientation(tiff: Uint8Array): number {
   if (tiff.length < 14) return 1
-  const view = viewOf(tiff)
   const little = textAt(tiff, 0, 2) === 'II'
-  const directory = view.getUint32(4, little)
-  if (directory + 2 > tiff.length) return 1
-  const entries = view.getUint16(directory, little)
-  for (let entry = directory + 2; entry + 12 <= Math.min(tiff.length, directory + 2 + 12 * entries); entry += 12) {
-    if (view.getUint16(entry, little) !== 0x0112) continue
-    const value = view.getUint16(entry + 8, little)
-    return value >= 1 && value <= 8 ? value : 1
+  return orientationIn(directoryAt(tiff, viewOf(tiff).getUint32(4, little), little).tags)
+}
+
+/** 1 when it is not there or makes no sense. */
+function orientationIn(tags: Map<number, number>): number {
+  const value = tags.get(0x0112) ?? 1
+  return value >= 1 && value <= 8 ? value : 1
+}
+
+/** The first number of each tag of a directory, as far as they are there, and where the next one begins: 0 without one, null when that is beyond the bytes. */
+function directoryAt(bytes: Uint8Array, at: number, little: boolean): { tags: Map<number, number>; next: number | null } {
+  const tags = new Map<number, number>()
+  if (at < 0 || at + 2 > bytes.length) return { tags, next: null }
+  const view = viewOf(bytes)
+  const end = at + 2 + 12 * view.getUint16(at, little)
+  for (let entry = at + 2; entry + 12 <= Math.min(bytes.length, end); entry += 12) {
+    const isShort = view.getUint16(entry + 2, little) === 3
+    tags.set(view.getUint16(entry, little), isShort ? view.getUint16(entry + 8, little) : view.getUint32(entry + 8, little))
   }
-  return 1
+  return { tags, next: end + 4 <= bytes.length ? view.getUint32(end, little) : null }
 }

@@ -1,22 +1,18 @@
 /** The header of MP4 and QuickTime (ISO/IEC 14496-12): boxes within boxes, its index `moov` in front or at the end. Pure. */
 import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 
-type Box = { type: string; /** Of its content, within the bytes; `to` may lie beyond them. */ from: number; to: number }
+export type Box = { type: string; /** Of its content, within the bytes; `to` may lie beyond them. */ from: number; to: number }
 
-const STILL = new Set(['heic', 'heix', 'heim', 'heis', 'mif1', 'msf1'])
+const PICTURES = new Set(['heic', 'heix', 'heim', 'heis', 'mif1', 'msf1'])
 
-/** What the major brand of `ftyp` says (4.3). */
+/** What the brands of `ftyp` say (4.3): the major one, and for pictures of any coding the others. */
 export function mp4Brand(bytes: Uint8Array): string {
-  const brand = String.fromCharCode(...bytes.subarray(8, 12))
+  const brand = textAt(bytes, 8, 4)
   if (brand === 'avif' || brand === 'avis') return 'image/avif'
-  if (STILL.has(brand)) return 'image/heic'
+  if (PICTURES.has(brand))
+    return /^(.{4})*avi[fs]/s.test(textAt(bytes, 16, Math.min(viewOf(bytes).getUint32(0), 256) - 16)) ? 'image/avif' : 'image/heic'
   if (brand === 'qt  ') return 'video/quicktime'
   return brand === 'M4A ' || brand === 'M4B ' ? 'audio/mp4' : 'video/mp4'
-}
-
-/** AVIF (version 1.1, section 6.3): its brand says whether it is a sequence. */
-export function avifHeader(prefix: Uint8Array): Header {
-  return { ...NOTHING, animated: textAt(prefix, 8, 4) === 'avis' }
 }
 
 /** Looks for `moov` from the beginning of `rest` on, from box to box. */
@@ -28,7 +24,7 @@ export function mp4Header(_prefix: Uint8Array, totalBytes: number | null, rest: 
 }
 
 /** Walks the boxes of a range until one is wanted. `end` is where the next box would begin, 0 when the walk cannot go on. */
-function boxes(bytes: Uint8Array, from: number, to: number, wanted: (box: Box) => boolean): { found: Box | null; end: number } {
+export function boxes(bytes: Uint8Array, from: number, to: number, wanted: (box: Box) => boolean): { found: Box | null; end: number } {
   const view = viewOf(bytes)
   let at = from
   while (at + 8 <= Math.min(to, bytes.length)) {

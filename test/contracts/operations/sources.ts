@@ -54,6 +54,9 @@ export function hugePng(width: number, height: number): Buffer {
 const PIXEL = Buffer.from('2c00000000010001000002024401003b', 'hex').subarray(0, -1)
 const ANIMATION = Buffer.concat([Buffer.from('474946383961010001008000000000ffffffff', 'hex'), PIXEL, PIXEL, Buffer.of(0x3b)])
 
+/** The directories of a TIFF of two pages, without their pixels. */
+const PAGES = Buffer.from('49492a000800000000000e000000000000000000', 'hex')
+
 /** Sends a body without an end. */
 function endless(_request: IncomingMessage, response: ServerResponse): void {
   response.writeHead(200, { 'content-type': 'image/png' })
@@ -96,6 +99,7 @@ export const BROKEN: { name: string; answer: Answer; code: string; retried: bool
   { name: 'a film that says it is a picture', answer: ok(FILM), code: 'unsupported_input', retried: false },
   { name: 'sound that says it is a picture', answer: ok(SONG), code: 'unsupported_input', retried: false },
   { name: 'an animation', answer: ok(ANIMATION, 'image/gif'), code: 'several_pictures', retried: false },
+  { name: 'a file of several pages', answer: ok(PAGES, 'image/tiff'), code: 'several_pictures', retried: false },
   { name: 'random bytes', answer: ok(Buffer.alloc(5000, 0xa5)), code: 'unsupported_input', retried: false },
   { name: 'a picture with too many pixels', answer: ok(hugePng(30_000, 30_000)), code: 'input_too_large', retried: false },
 ]
