@@ -5,7 +5,7 @@
 import type { Static, TObject, TProperties } from 'typebox'
 import type { FieldError } from './errors.ts'
 import type { MediaInfo } from './media-info.ts'
-import { amountsOf, formatFault, type Amounts, type GenerationRequest, type Limits } from './media-generations.ts'
+import { amountsOf, formatFault, type Amounts, type GenerationRequest, type Limits, type Unit } from './media-generations.ts'
 import { aiEdit } from './operations/ai-edit.ts'
 import { backgroundRemove } from './operations/background-remove.ts'
 import { inpaint } from './operations/inpaint.ts'
@@ -159,19 +159,42 @@ export function withRoom(durationMs: number): number {
  * their lengths.
  */
 export function resultLimits(request: OperationRequest, media: readonly SourceInfo[], max: Limits): Limits {
+  const decided = decidedBySources(request, media)
+  return {
+    bytes: max.bytes,
+    durationMs: Math.round(Math.min(max.durationMs, decided.durationMs ?? Infinity)),
+    pixels: Math.min(max.pixels, decided.pixels ?? Infinity),
+  }
+}
+
+/** Whether an amount of the result follows from its media, and their headers do not tell it: then the limit of the route bounds it alone. */
+export function isOpen(request: OperationRequest, media: readonly SourceInfo[], per: Unit): boolean {
+  const { durationMs, pixels } = decidedBySources(request, media)
+  return (per === 'Second' && durationMs === Infinity) || (per === 'Megapixel' && pixels === Infinity)
+}
+
+/** Upper bounds by the media; Infinity where they do not tell, undefined where they do not decide. */
+function decidedBySources(request: OperationRequest, media: readonly SourceInfo[]): { durationMs?: number; pixels?: number } {
   const { durationMs, pixels } = definitionOf(request.kind)
   const sourceMs = media.reduce((sum, info) => sum + lengthOf(info), 0)
   const sourcePixels = Math.max(...media.map((info) => (info?.width && info.height ? info.width * info.height : Infinity)))
   return {
-    bytes: max.bytes,
-    durationMs: durationMs ? Math.round(Math.min(max.durationMs, durationMs(request, withRoom(sourceMs)))) : max.durationMs,
-    pixels: pixels ? Math.min(max.pixels, pixels(request, sourcePixels)) : max.pixels,
+    ...(durationMs && { durationMs: durationMs(request, withRoom(sourceMs)) }),
+    ...(pixels && { pixels: pixels(request, sourcePixels) }),
   }
 }
 
 /** Milliseconds; Infinity where unknown. Headers of MP3 give no more than an estimate. */
 function lengthOf(info: SourceInfo): number {
   return info?.durationMs && info.contentType !== 'audio/mpeg' ? info.durationMs : Infinity
+}
+
+/** Of a picture that a video begins with: a photograph. */
+export const PICTURE_PIXELS = 16_000_000
+
+/** The limits of the sources of a kind or an operation: those of its route. The first picture of a video is scaled to its pictures, and may be larger than they are. */
+export function sourceLimits(kind: string, max: Limits): Limits {
+  return kind === 'video' ? { ...max, pixels: Math.max(max.pixels, PICTURE_PIXELS) } : max
 }
 
 /** How much of a source an operation reads, in milliseconds: this is what the route bounds. */

@@ -8,13 +8,13 @@ import type { MediaInfo } from '../domain/media-info.ts'
 import {
   lengthRead,
   operationRequest,
+  sourceLimits,
   sourcesOf,
   takes,
   type Operation,
   type OperationInput,
   type Source,
   type Sourced,
-  type SourceInfo,
 } from '../domain/media-operations.ts'
 import { lengthAbove, pixelsAbove, type Task, type TaskErrorCode, type TaskErrorDetails } from '../domain/task.ts'
 import { infoOf, openFile } from './source-info.ts'
@@ -37,8 +37,8 @@ export class SourceFailure extends Error {
 }
 
 export type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; details: TaskErrorDetails; cause: unknown }
-/** `media` are those of the inputs, null for what was fetched. `close` removes what was fetched, after the run. */
-export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; media: SourceInfo[]; close(): Promise<void> } | Failed
+/** `close` removes what was fetched, after the run. */
+export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; close(): Promise<void> } | Failed
 
 const REDIRECTS_MAX = 5
 /** Beyond the longest run of a route, for files that a killed worker leaves behind. */
@@ -66,7 +66,6 @@ export async function openInputs(
   const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
   const inputs: Input[] = []
-  const media: SourceInfo[] = []
   const close = () => removeFiles(context, fetched.splice(0))
   let bytesLeft = route.max.bytes
 
@@ -76,7 +75,8 @@ export async function openInputs(
     if ('outcome' in file) return file
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
-    const info = file.size === 0 ? null : await infoOf(context.files, file)
+    // To the end of its first picture, behind which a second one may follow.
+    const info = file.size === 0 ? null : await infoOf(context.files, file, Infinity)
     if (!info || !takes(task.kind, source.role, info.contentType))
       return failed(
         'unsupported_input',
@@ -87,11 +87,10 @@ export async function openInputs(
       return failed(
         'several_pictures',
         { source: source.path, found: { content_type: info.contentType }, limit: { pictures: 1 } },
-        'animated',
+        'several pictures',
       )
-    if (source.role === 'media') media.push(fetched.includes(file.id) ? null : info)
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, task, route.max)
+    return aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */
@@ -113,7 +112,7 @@ export async function openInputs(
       await close()
       return fault
     }
-    return { outcome: 'ready', inputs, media, close }
+    return { outcome: 'ready', inputs, close }
   } catch (error) {
     await close()
     throw error
@@ -129,7 +128,6 @@ export function unreadInputs({ input }: Task, failure: Failed): Extract<OpenedIn
   return {
     outcome: 'ready',
     inputs: sources.map(({ role }) => ({ role, contentType: 'application/octet-stream', bytes: 0, read })),
-    media: sources.filter(({ role }) => role === 'media').map(() => null),
     close: async () => {},
   }
 }

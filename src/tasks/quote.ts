@@ -6,13 +6,13 @@ import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '.
 import { formatMoney, parseMoney } from '../domain/money.ts'
 import {
   addressFaults,
+  isOpen,
   operationFaults,
   operationOf,
   operationRequest,
   resultLimits,
   sourcesOf,
   type OperationBody,
-  type OperationRequest,
 } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
@@ -61,9 +61,11 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
-  const limits =
-    'operation' in body ? resultLimits(request as OperationRequest, await mediaOf(context, body, uploads), offer.route.max) : undefined
-  const estimatedCost = costOf(price, offer.quote(request, limits))
+  const media = 'operation' in body ? await mediaOf(context, body, uploads) : []
+  const operation = 'width' in request ? null : request
+  const atMost = costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
+  // What is held bounds the result then.
+  const estimatedCost = maxCost !== null && operation && isOpen(operation, media, price.per) ? Math.min(atMost, maxCost) : atMost
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream'
 import type { FileFacts } from '../backends/files/files.ts'
 import { Failure, overLimit } from '../domain/errors.ts'
 import { contentTypeOf, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
-import { OPERATIONS, takes } from '../domain/media-operations.ts'
+import { OPERATIONS, sourceLimits, takes } from '../domain/media-operations.ts'
 import { infoOf } from './source-info.ts'
 import type { SubmitContext } from './submit.ts'
 import { ownerOf, readUploads, uploadId } from './upload-ids.ts'
@@ -113,18 +113,20 @@ export function openUploads(context: SubmitContext, partsOf: (body: Readable) =>
     const info = await infoOf(files, file)
     if (!info) throw new Failure('unsupported_media_type', { message: 'This file is damaged.' })
     const pixels = (info.width ?? 0) * (info.height ?? 0)
-    const pixelsMax = Math.max(
-      0,
-      ...OPERATIONS.filter((operation) => takes(operation, 'media', info.contentType)).map(
-        (operation) => engines.offer(operation)?.route.max.pixels ?? 0,
-      ),
-    )
+    const kinds = [...OPERATIONS, 'video'].filter((kind) => takes(kind, 'media', info.contentType))
+    const pixelsMax = Math.max(0, ...kinds.map(pixelsOf))
     if (pixelsMax > 0 && pixels > pixelsMax) {
       throw new Failure('payload_too_large', {
-        message: `This file has ${info.width} × ${info.height} pixels. Operations take at most ${pixelsMax / 1_000_000} megapixels.`,
+        message: `This file has ${info.width} × ${info.height} pixels. What is made of it takes at most ${pixelsMax / 1_000_000} megapixels.`,
       })
     }
     return info
+  }
+
+  /** How many pixels a source of a kind or operation may have; 0 where none is taken. */
+  function pixelsOf(kind: string): number {
+    const offer = engines.offer(kind)
+    return offer && (kind !== 'video' || offer.options.includes('image_url')) ? sourceLimits(kind, offer.route.max).pixels : 0
   }
 
   return {

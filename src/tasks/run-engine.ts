@@ -1,15 +1,7 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
 import type { Control, EngineRequest, Engines, Medium } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
-import {
-  formatKept,
-  operationRequest,
-  resultLimits,
-  withRoom,
-  type Operation,
-  type OperationInput,
-  type SourceInfo,
-} from '../domain/media-operations.ts'
+import { formatKept, operationRequest, withRoom, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -48,7 +40,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       'engine run',
       { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
       async (span) => {
-        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(request, opened.media, route.max))
+        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(task, route.max))
         if (ran.outcome === 'failed') span.fail(ran.code)
         return ran
       },
@@ -91,11 +83,12 @@ function generationRequest(kind: string, { image_url: _picture, ...parameters }:
   return { kind, ...parameters } as GenerationRequest
 }
 
-/** The limits of the result: what was held by the headers of sources pays for it, with room for rounding. Otherwise a false header would buy a long result. */
-function limitsOf(request: EngineRequest, media: readonly SourceInfo[], max: Limits): Limits {
-  if ('width' in request) return max
-  const { durationMs } = resultLimits(request, media, max)
-  return { ...max, durationMs: Math.min(max.durationMs, Math.round(withRoom(durationMs))) }
+/** The limits of the result: what was held pays for it, with room for rounding. Otherwise a false header, or a low `max_cost`, would buy a long result. */
+function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
+  if (object === 'generation' || price.micro === 0) return max
+  const held = estimatedCost / price.micro
+  if (price.per === 'Second') return { ...max, durationMs: Math.min(max.durationMs, Math.round(withRoom(held * 1000))) }
+  return price.per === 'Megapixel' ? { ...max, pixels: Math.min(max.pixels, Math.ceil(held * 1e6)) } : max
 }
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>

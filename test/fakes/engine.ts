@@ -22,6 +22,8 @@ export type FakeEngine = {
   runs: EngineRequest[]
   /** The inputs of the same runs, read to their end. */
   inputs: ReadInput[][]
+  /** The limits of the same runs. */
+  limits: Limits[]
   /** The jobs that the same runs were given to resume. */
   jobs: (string | null)[]
   /** The abort reasons of hanging runs. */
@@ -76,6 +78,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
   const fake: FakeEngine = {
     runs: [],
     inputs: [],
+    limits: [],
     jobs: [],
     aborts: [],
     opened: [],
@@ -101,6 +104,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
           control.signal.throwIfAborted()
           const inputs = await Promise.all(control.inputs.map(readInput))
           fake.inputs.push(inputs)
+          fake.limits.push(control.limits)
           fake.jobs.push(control.job.id)
           fake.runs.push(request)
           wake()

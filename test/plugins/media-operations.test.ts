@@ -48,7 +48,7 @@ t.test('a dry run of an operation validates and quotes it, fetches nothing and s
   t.equal(quote.statusCode, 200)
   t.match(quote.json(), { object: 'quote', operation: 'trim', estimated_cost: '0.6000', available: '10.0000', affordable: true, queue_position: 1 })
   t.match((await studio.operate({ ...VALID.trim(urls), media_url: 'http://10.0.0.1/' }, {}, '?dry_run=true')).json(), { error: { code: 'url_not_allowed', param: 'media_url' } })
-  t.match((await studio.operate({ ...VALID.trim(urls), max_cost: '0.5' })).json(), { status: 402, required: '0.6000', error: { code: 'max_cost_exceeded' } })
+  t.match((await studio.operate({ ...VALID.trim(urls), end_time: 40.1, max_cost: '0.39' })).json(), { status: 402, required: '0.4000', error: { code: 'max_cost_exceeded' } })
   t.match((await studio.operate({ operation: 'upscale', media_url: `data:image/png;base64,${IMAGE.toString('base64')}` }, {}, '?dry_run=true')).json(), { object: 'quote', operation: 'upscale' })
   t.same([(await studio.get('/api/v1/operations')).json().data, server.received, await studio.app.files.list('', 10)], [[], [], []])
 })
@@ -68,6 +68,17 @@ t.test('sources that are here bound the hold: uploads, results and data: URLs', 
   t.equal(await estimate({ operation: 'trim', media_url: song, start_time: 1 }), '0.0440')
   t.equal((await studio.operate({ operation: 'merge', media_urls: [song, song], max_cost: '0.20' })).statusCode, 202, 'a realistic max_cost')
   t.match((await studio.get('/api/v1/usage')).json(), { held: '0.1960' })
+})
+
+t.test('of sources elsewhere, max_cost is held in place of the maximum of the route, and bounds the result', async (t) => {
+  const studio = await openStudio(t)
+  const { urls } = await openSources(t)
+  const made = async (body: object) => (await studio.operate(body, { prefer: 'wait=30' })).json()
+  t.match(await made({ operation: 'merge', media_urls: [urls.song, urls.song], max_cost: '0.2' }), { status: 'completed', estimated_cost: '0.2000', actual_cost: '0.0300' })
+  t.match(studio.engine.limits.at(-1), { durationMs: 12_000 }, '10 s, a tenth and a second')
+  t.match(await made({ ...VALID.upscale(urls), max_cost: '0.01' }), { status: 'completed', estimated_cost: '0.0100' })
+  t.match(studio.engine.limits.at(-1), { pixels: 125_000 })
+  t.match(await made({ ...VALID.background_remove(urls), max_cost: '0.01' }), { status: 402, required: '0.0200' }, 'a price that no source decides')
 })
 
 t.test('Prefer: wait holds the answer to the end of an operation, which is announced by a signed webhook', async (t) => {

@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox'
 import { KINDS, OPTION_KINDS, QUALITIES, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'
-import { OPERATION_DEFINITIONS, OPERATIONS, type Operation } from '../../domain/media-operations.ts'
+import { OPERATION_DEFINITIONS, OPERATIONS, PICTURE_PIXELS, type Operation } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
 import { readSettingsFile } from '../../domain/settings-file.ts'
@@ -81,7 +81,7 @@ const Max = Type.Object(
       Type.Number({
         minimum: 0.001,
         maximum: 1000,
-        description: `Pixels of a source or result, of one picture of a video; ${DEFAULTS.megapixels} when left out.`,
+        description: `Pixels of a source or result, of one picture of a video; ${DEFAULTS.megapixels} when left out. The picture that a video begins with may have ${PICTURE_PIXELS / 1e6} in any case.`,
       }),
     ),
     megabytes: Type.Optional(

@@ -1,5 +1,6 @@
 /** Films: `videos`, a job that is polled, then its content. */
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
+import { sourceLimits } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
 import { failureOf, isGood, ProviderError } from '../provider/failure.ts'
@@ -31,7 +32,7 @@ export async function film({ api, results, outside, background }: Around, reques
     {
       async start() {
         // As form data, which the vendor and the compatible servers take; some of them take nothing else.
-        const picture = first && (await pictureOf(await bytesOf(first), PICTURE_TYPES, limits, loadSharp))
+        const picture = first && (await pictureOf(await bytesOf(first), PICTURE_TYPES, sourceLimits(request.kind, limits), loadSharp))
         if (picture && 'outcome' in picture) return picture
         signal.throwIfAborted()
         const parts: Part[] = Object.entries(fields).map(([name, value]) => ({ name, value }))
