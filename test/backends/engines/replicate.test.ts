@@ -93,6 +93,8 @@ t.test('what is ordered is held: a length that the model makes, within the limit
     await engine.run({ ...request, durationMs }, run({ limits }))
     t.equal(only(fake).input['duration'], seconds)
   }
+  const { engine: untold } = await open(t, { offers: { music: { inputs: { prompt: 'prompt' } } } })
+  t.equal(untold.quote(music, { ...runOf().limits, durationMs: 30_000 }, MODEL).Second, 30_000, 'a model that is told no length makes up to the limit')
   const [before, limits] = [fake.received.length, { ...runOf().limits, durationMs: 4000 }]
   t.match(await engine.run({ ...video, durationMs: 4000 }, run({ limits })), { code: 'provider_error', retryable: false })
   t.equal(fake.received.length, before, 'nothing is ordered that is above the limits')

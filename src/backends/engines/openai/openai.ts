@@ -4,12 +4,13 @@ import { notMade, type OpenEngine } from '../engine.ts'
 import { openApi } from '../provider/api.ts'
 import { hasSharp } from '../provider/mask.ts'
 import type { Outside } from '../provider/dependencies.ts'
+import type { Order } from '../provider/ordered-request.ts'
 import { offersOf, providedEngine } from '../provider/provided-engine.ts'
 import { openResults } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { edit, generate } from './images.ts'
 import { optionsOf, ordered } from './model-traits.ts'
-import { sound } from './sound.ts'
+import { sound, spoken } from './sound.ts'
 import { film } from './videos.ts'
 
 const VENDOR_URL = 'https://api.openai.com/v1'
@@ -64,7 +65,9 @@ export function openaiEngines(outside: Outside): OpenEngine {
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach, outside.clock)
     const results = openResults(api, reach, outside)
-    const engine = providedEngine(api, offersOf(given, !runs || hasSharp()), ordered, async (request, run, background) => {
+    const order: Order = (request, ...route) =>
+      (request.kind === 'music' && given.music?.endpoint === 'audio/speech' ? spoken : ordered)(request, ...route)
+    const engine = providedEngine(api, offersOf(given, !runs || hasSharp()), order, async (request, run, background) => {
       if (request.kind === 'image') return generate({ api, results }, request, run)
       if (request.kind === 'ai_edit' || request.kind === 'inpaint') return edit({ api, results }, request, run)
       if (request.kind === 'video') return film({ api, results, outside, background }, request, run)

@@ -5,10 +5,22 @@
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import type { Made, NotMade, Run } from '../engine.ts'
 import { jsonBody } from '../provider/api.ts'
+import type { Order } from '../provider/ordered-request.ts'
 import { measured, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'
 
 export type Sound = { endpoint: 'audio/generate' | 'audio/speech'; voice: string }
+
+/** What a slow voice takes for a letter or a space, and for a character that is a syllable or more. */
+const READING_MS = { letter: 100, syllable: 400 }
+const SYLLABLES = /[\p{N}\p{S}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu
+
+/** A prompt that is read aloud is as long as its words, whatever length was requested: at most as a slow voice reads them. */
+export const spoken: Order = (request, _model, limits) => {
+  const syllables = request.prompt.match(SYLLABLES)?.length ?? 0
+  const readingMs = syllables * READING_MS.syllable + ([...request.prompt].length - syllables) * READING_MS.letter
+  return { ...request, durationMs: Math.min(limits.durationMs, 1000 + readingMs) }
+}
 
 /** Makes a sound; `audio/speech` takes neither a length nor a seed. */
 export async function sound(results: Results, { endpoint, voice }: Sound, request: GenerationRequest, run: Run): Promise<Made | NotMade> {

@@ -105,12 +105,13 @@ export function replicateEngines(outside: Outside): OpenEngine {
   }
 }
 
-/** The length that the prediction gets; a model that is not told any, and has no list, makes what it makes. */
+/** The length that the prediction gets; a model that is not told any, and has no list, makes what it makes, up to the limit. */
 const orderOf =
   (offers: Partial<Record<EngineRequest['kind'], Offer>>): Order =>
   (request, _model, limits) => {
     const offer = offers[request.kind]
-    if (!offer || request.durationMs === null || !(offer.seconds ?? namesOf(offer, request.kind).seconds)) return request
+    if (!offer || request.durationMs === null) return request
+    if (!(offer.seconds ?? namesOf(offer, request.kind).seconds)) return { ...request, durationMs: limits.durationMs }
     const durationMs = orderedMs(request.durationMs, limits, offer.seconds)
     return durationMs === null ? null : { ...request, durationMs }
   }
