@@ -65,14 +65,14 @@ export function storyText(id: string, { tasks, reservation }: Story): string {
 }
 
 function taskStory(task: TaskStory): string {
-  const { id, kind, subscription, keyVersionId, requestId, state, attempts, lostLeases, error, result, deliveries } = task
+  const { id, kind, subscription, keyVersionId, requestId, state, attempts, lostLeases, error, results, deliveries } = task
   const { createdAt, startedAt, endedAt, leaseUntil, readyAt } = task
   const money = [
     ...(task.actualCost === null ? [] : [`${formatMoney(task.actualCost)} charged`]),
     ...(task.refundAmount === null ? [] : [`${formatMoney(task.refundAmount)} returned`]),
     ...(task.isHeld ? [`${formatMoney(task.estimatedCost)} still held`] : []),
   ]
-  const made = result ? [`${result.contentType} of ${result.bytes} bytes, kept until ${iso(result.expiresAt)}`] : []
+  const made = results.map(({ contentType, bytes, expiresAt }) => `${contentType} of ${bytes} bytes, kept until ${iso(expiresAt)}`)
   const steps: [at: number, what: string][] = [
     [createdAt, `accepted, ${formatMoney(task.estimatedCost)} held`],
     ...(startedAt === null ? [] : [[startedAt, 'first run begun'] as [number, string]]),

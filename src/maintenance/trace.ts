@@ -1,7 +1,7 @@
 /** `tollgate trace`: what the store knows of a request or a task. Reads only, and returns nothing of its content. */
 import type { Store } from '../backends/store/store.ts'
 import { holdOf } from '../domain/subscription/holds.ts'
-import type { Delivery, DeliveryAttempt, Task } from '../domain/task.ts'
+import { resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
 
 /** Times are epoch milliseconds, money is micro-units. */
 export type TaskStory = Pick<
@@ -29,8 +29,8 @@ export type TaskStory = Pick<
   /** When a queued task may run; null in other states. */
   readyAt: number | null
   error: string | null
-  /** What was made; null until it completed. */
-  result: { contentType: string; bytes: number; expiresAt: number } | null
+  /** What was made; none until it completed. */
+  results: Pick<TaskResult, 'contentType' | 'bytes' | 'expiresAt'>[]
   deliveries: DeliveryStory[]
 }
 
@@ -126,14 +126,12 @@ async function storyOf(store: Store, task: Task): Promise<TaskStory> {
     leaseUntil: state === 'processing' ? task.sweepAt : null,
     readyAt: state === 'queued' ? (hold?.readyAt ?? null) : null,
     error: outcome?.outcome === 'failed' ? outcome.code : null,
-    result: outcome?.outcome === 'completed' ? resultOf(outcome.result) : null,
+    results: outcome?.outcome === 'completed' ? resultsOf(outcome.result).map(resultStory) : [],
     deliveries: (await store.deliveries(id)).map(deliveryStory),
   }
 }
 
-function resultOf({ contentType, bytes, expiresAt }: NonNullable<TaskStory['result']>): TaskStory['result'] {
-  return { contentType, bytes, expiresAt }
-}
+const resultStory = ({ contentType, bytes, expiresAt }: TaskResult): TaskStory['results'][number] => ({ contentType, bytes, expiresAt })
 
 function deliveryStory({ event, host, state, nextAttemptAt, createdAt, attempts }: Delivery): DeliveryStory {
   return { event, host, state, nextAttemptAt, createdAt, attempts: attempts.map(({ responsePrefix: _theirs, ...attempt }) => attempt) }
