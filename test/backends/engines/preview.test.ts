@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import { crc32, inflateSync } from 'node:zlib'
 import t from 'tap'
 import { openPreview } from '../../../src/backends/engines/preview/preview.ts'
-import { h264, nalUnit, pictureFor, type Picture } from '../../../src/backends/engines/preview/h264.ts'
+import { chromaAt, h264, lumaAt, nalUnit, pictureFor, type Picture } from '../../../src/backends/engines/preview/h264.ts'
 import { tune } from '../../../src/backends/engines/preview/music.ts'
 import { painted, scene } from '../../../src/backends/engines/painter/scene.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
@@ -140,7 +140,7 @@ t.test('the pictures of a video differ', async (t) => {
 })
 
 t.test('an emulated start code inside a NAL unit is escaped', async (t) => {
-  t.same([...nalUnit(0x65, Uint8Array.of(0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 0, 4))], [0x65, 0, 0, 3, 1, 0, 0, 3, 0, 0, 3, 0, 3, 0, 0, 4])
+  t.same([...nalUnit(0x65, Buffer.of(0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 0, 4))], [0x65, 0, 0, 3, 1, 0, 0, 3, 0, 0, 3, 0, 3, 0, 0, 4])
 })
 
 t.test('every sample comes out of a decoder as it went in, whether it moves or stays', { skip: !hasFfmpeg && 'needs ffmpeg' }, async (t) => {
@@ -149,12 +149,13 @@ t.test('every sample comes out of a decoder as it went in, whether it moves or s
   const pictures = [0, 1, 2, 3].map((frame): Picture => {
     const picture = pictureFor(94, 62)
     // The upper half stays as it is.
-    for (const plane of picture.planes) for (const i of plane.keys()) plane[i] = noise(i, i < plane.length / 2 ? 0 : 7919 * frame)
+    for (const i of picture.samples.keys()) picture.samples[i] = noise(i, i < picture.samples.length / 2 ? 0 : 7919 * frame)
     return picture
   })
   const stream = Buffer.concat([encoder.sps, encoder.pps, ...pictures.map((picture, n) => encoder.encode(picture, n === 2))].flatMap((nal) => [Buffer.of(0, 0, 0, 1), nal]))
-  const rows = (plane: Uint8Array, stride: number, width: number, height: number) => [...Array(height).keys()].map((row) => plane.subarray(row * stride, row * stride + width))
-  const whole = Buffer.concat(pictures.flatMap(({ wide, planes: [luma, cb, cr] }) => [...rows(luma, wide * 16, 94, 62), ...rows(cb, wide * 8, 47, 31), ...rows(cr, wide * 8, 47, 31)]))
+  const plane = (width: number, height: number, at: (x: number, y: number) => number) => Array.from({ length: width * height }, (_, i) => at(i % width, Math.floor(i / width)))
+  const planes = (one: Picture) => [plane(94, 62, (x, y) => lumaAt(one, x, y)), plane(47, 31, (x, y) => chromaAt(one, x, y)), plane(47, 31, (x, y) => chromaAt(one, x, y) + 64)]
+  const whole = Buffer.from(pictures.flatMap((picture) => planes(picture).flat().map((at) => picture.samples[at] ?? 0)))
   t.ok(decoded(stream, '-f', 'rawvideo', '-pix_fmt', 'yuv420p', '-fps_mode', 'passthrough').equals(whole))
 })
 

@@ -35,90 +35,52 @@ function gamma(linear: number): number {
   return 255 * (value <= 0.0031308 ? 12.92 * value : 1.055 * value ** (1 / 2.4) - 0.055)
 }
 
-function clamp(value: number): number {
-  return value < 0 ? 0 : value > 1 ? 1 : value
-}
+const clamp = (value: number): number => Math.min(1, Math.max(0, value))
 
 /** Lays a colour over a pixel. */
-export function blend(rgb: Float32Array, at: number, alpha: number, red: number, green: number, blue: number): void {
+export function blend(rgb: Float32Array, at: number, alpha: number, [red, green, blue]: Colour): void {
   rgb[at] = mix(rgb[at]!, red, alpha)
   rgb[at + 1] = mix(rgb[at + 1]!, green, alpha)
   rgb[at + 2] = mix(rgb[at + 2]!, blue, alpha)
 }
 
+export const mix = (from: number, to: number, share: number): number => from + (to - from) * share
+const mixed = (from: Colour, to: Colour, share: number): Colour => [
+  mix(from[0], to[0], share),
+  mix(from[1], to[1], share),
+  mix(from[2], to[2], share),
+]
+const smooth = (value: number): number => value * value * (3 - 2 * value)
+
 /** Fills everything with a gradient between four corners: left and right above, left and right below. */
 export function wash({ width, height, rgb }: Canvas, [a, b, c, d]: readonly [Colour, Colour, Colour, Colour]): void {
   for (let y = 0, at = 0; y < height; y++) {
-    const down = smooth(y / height)
-    for (let x = 0; x < width; x++) {
+    for (let x = 0; x < width; x++, at += 3) {
       const across = smooth(x / width)
-      rgb[at++] = mix(mix(a[0], b[0], across), mix(c[0], d[0], across), down)
-      rgb[at++] = mix(mix(a[1], b[1], across), mix(c[1], d[1], across), down)
-      rgb[at++] = mix(mix(a[2], b[2], across), mix(c[2], d[2], across), down)
+      rgb.set(mixed(mixed(a, b, across), mixed(c, d, across), smooth(y / height)), at)
     }
   }
 }
-
-function mix(from: number, to: number, share: number): number {
-  return from + (to - from) * share
-}
-
-function smooth(value: number): number {
-  return value * value * (3 - 2 * value)
-}
-
-// The strokes below loop by themselves, each over its own pixels: a film calls them for a million of those twelve times a second, and a
-// function handed to a common loop costs more than the work.
 
 /** A ball that is lit from the upper left: `light` there, `dark` on the other side. Lengths in pixels. */
 export function ball(canvas: Canvas, x: number, y: number, radius: number, light: Colour, dark: Colour, alpha: number): void {
-  const { width, rgb } = canvas
-  const inside = Math.max(0, radius - 0.5) ** 2
-  const rows = rowsAround(canvas, y, radius + 1)
-  for (let row = rows.from; row < rows.to; row++) {
-    const dy = row + 0.5 - y
-    const half = halfAt(radius + 1, dy)
-    const end = Math.min(width, x + half)
-    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
-      const dx = column + 0.5 - x
-      const square = dx * dx + dy * dy
-      const cover = square <= inside ? 1 : clamp(radius - Math.sqrt(square) + 0.5)
-      const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
-      blend(
-        rgb,
-        (row * width + column) * 3,
-        alpha * cover,
-        mix(light[0], dark[0], shade),
-        mix(light[1], dark[1], shade),
-        mix(light[2], dark[2], shade),
-      )
-    }
-  }
+  around(canvas, x, y, radius + 1, (at, dx, dy) => {
+    const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
+    blend(canvas.rgb, at, alpha * clamp(radius - Math.sqrt(dx * dx + dy * dy) + 0.5), mixed(light, dark, shade))
+  })
 }
 
 /** A light that fades towards its edge. */
-export function glow(canvas: Canvas, x: number, y: number, radius: number, [red, green, blue]: Colour, alpha: number): void {
-  const { width, rgb } = canvas
-  const rows = rowsAround(canvas, y, radius)
-  for (let row = rows.from; row < rows.to; row++) {
-    const dy = row + 0.5 - y
-    const half = halfAt(radius, dy)
-    const end = Math.min(width, x + half)
-    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
-      const dx = column + 0.5 - x
-      const fade = clamp(1 - Math.sqrt(dx * dx + dy * dy) / radius)
-      blend(rgb, (row * width + column) * 3, alpha * fade * fade, red, green, blue)
-    }
+export function glow(canvas: Canvas, x: number, y: number, radius: number, colour: Colour, alpha: number): void {
+  around(canvas, x, y, radius, (at, dx, dy) => blend(canvas.rgb, at, alpha * clamp(1 - Math.sqrt(dx * dx + dy * dy) / radius) ** 2, colour))
+}
+
+/** Calls `paint` for the pixels of a square around a place, with their distance from it. */
+function around({ width, height }: Canvas, x: number, y: number, reach: number, paint: (at: number, dx: number, dy: number) => void): void {
+  for (let row = Math.max(0, Math.floor(y - reach)); row < Math.min(height, y + reach); row++) {
+    for (let column = Math.max(0, Math.floor(x - reach)); column < Math.min(width, x + reach); column++)
+      paint((row * width + column) * 3, column + 0.5 - x, row + 0.5 - y)
   }
-}
-
-function rowsAround({ height }: Canvas, y: number, reach: number): { from: number; to: number } {
-  return { from: Math.max(0, Math.floor(y - reach)), to: Math.min(height, y + reach) }
-}
-
-/** Half the chord of a circle at a distance from its middle; 0 outside of it. */
-function halfAt(radius: number, distance: number): number {
-  return radius <= 0 ? 0 : Math.sqrt(Math.max(0, radius * radius - distance * distance))
 }
 
 /** Everything below a line, given as its height in pixels per column; `deep` is the colour at the picture's foot. */
@@ -130,8 +92,7 @@ export function ridge({ width, height, rgb }: Canvas, line: (column: number) => 
       const top = tops[column]!
       const cover = clamp(row + 1 - top)
       if (cover === 0) continue
-      const depth = clamp((row - top) / (height - top + 1))
-      blend(rgb, at, cover, mix(colour[0], deep[0], depth), mix(colour[1], deep[1], depth), mix(colour[2], deep[2], depth))
+      blend(rgb, at, cover, mixed(colour, deep, clamp((row - top) / (height - top + 1))))
     }
   }
 }

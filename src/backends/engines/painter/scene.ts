@@ -1,5 +1,5 @@
 /** What a preview shows: a landscape by the few words of the prompt that it knows, the rest by dice, and a balloon that drifts through it. */
-import { ball, blankCanvas, glow, oklch, ridge, wash, type Canvas, type Colour } from './canvas.ts'
+import { ball, blankCanvas, glow, mix, oklch, ridge, wash, type Canvas, type Colour } from './canvas.ts'
 import { dice, type Dice } from './seeded-random.ts'
 import { watermark } from './watermark.ts'
 
@@ -8,35 +8,23 @@ export type Scene = { still(canvas: Canvas): void; moving(canvas: Canvas, second
 
 type Tone = readonly [lightness: number, chroma: number, hue: number]
 /** Sky above and at the horizon, sun or moon, and the lightness of the ground, far and near. */
-type Hour = { above: Tone; horizon: Tone; light: Tone; ground: readonly [far: number, near: number] }
-const HOURS: readonly [words: string, Hour][] = [
-  [
-    'dawn sunrise morning spring',
-    { above: [0.56, 0.09, 0.76], horizon: [0.87, 0.09, 0.14], light: [0.97, 0.06, 0.24], ground: [0.7, 0.3] },
-  ],
-  [
-    'dusk sunset evening golden autumn',
-    { above: [0.36, 0.11, 0.8], horizon: [0.76, 0.16, 0.15], light: [0.93, 0.12, 0.2], ground: [0.5, 0.18] },
-  ],
-  [
-    'night midnight moon star dark neon space',
-    { above: [0.17, 0.06, 0.75], horizon: [0.4, 0.1, 0.7], light: [0.95, 0.03, 0.3], ground: [0.33, 0.12] },
-  ],
-  [
-    'day noon sun sunny summer winter snow',
-    { above: [0.66, 0.12, 0.69], horizon: [0.93, 0.04, 0.6], light: [0.99, 0.04, 0.3], ground: [0.78, 0.42] },
-  ],
+type Hour = readonly [words: string, above: Tone, horizon: Tone, light: Tone, ground: readonly [far: number, near: number]]
+const HOURS: readonly Hour[] = [
+  ['dawn sunrise morning spring', [0.56, 0.09, 0.76], [0.87, 0.09, 0.14], [0.97, 0.06, 0.24], [0.7, 0.3]],
+  ['dusk sunset evening golden autumn', [0.36, 0.11, 0.8], [0.76, 0.16, 0.15], [0.93, 0.12, 0.2], [0.5, 0.18]],
+  ['night midnight moon star dark neon space', [0.17, 0.06, 0.75], [0.4, 0.1, 0.7], [0.95, 0.03, 0.3], [0.33, 0.12]],
+  ['day noon sun sunny summer winter snow', [0.66, 0.12, 0.69], [0.93, 0.04, 0.6], [0.99, 0.04, 0.3], [0.78, 0.42]],
 ]
 /** The ground: its hue in turns of OKLCH, and how high it rises in shares of the picture. */
-const PLACES: readonly [words: string, Ground][] = [
-  ['sea ocean beach coast harbour island lake river water lighthouse boat ship sail', { hue: 0.66, rise: 0.012 }],
-  ['mountain alp peak glacier volcano castle', { hue: 0.72, rise: 0.16 }],
-  ['desert dune sahara canyon camel', { hue: 0.17, rise: 0.06 }],
-  ['forest wood jungle tree fox bear deer', { hue: 0.4, rise: 0.05 }],
-  ['city town street skyline building', { hue: 0.76, rise: 0.03 }],
-  ['meadow field garden hill valley farm house cottage cat dog', { hue: 0.36, rise: 0.05 }],
+type Place = readonly [words: string, hue: number, rise: number]
+const PLACES: readonly Place[] = [
+  ['sea ocean beach coast harbour island lake river water lighthouse boat ship sail', 0.66, 0.012],
+  ['mountain alp peak glacier volcano castle', 0.72, 0.16],
+  ['desert dune sahara canyon camel', 0.17, 0.06],
+  ['forest wood jungle tree fox bear deer', 0.4, 0.05],
+  ['city town street skyline building', 0.76, 0.03],
+  ['meadow field garden hill valley farm house cottage cat dog', 0.36, 0.05],
 ]
-type Ground = { hue: number; rise: number }
 const HUES: readonly [words: string, number][] = [
   ['red crimson scarlet', 0.08],
   ['orange copper', 0.16],
@@ -57,19 +45,19 @@ export function scene(prompt: string, seed: number | null): Scene {
       .split(/[^\p{L}]+/u)
       .flatMap((word) => [word, word.replace(/s$/, '')]),
   )
-  const named = <T>(table: readonly (readonly [string, T])[]): T | null =>
-    table.find(([list]) => list.split(' ').some((word) => words.has(word)))?.[1] ?? null
-  const any = <T>(table: readonly (readonly [string, T])[]): T => (table[chance.whole(0, table.length - 1)] as readonly [string, T])[1]
-  const hour = named(HOURS) ?? any(HOURS)
-  const ground = named(PLACES) ?? any(PLACES)
-  const hue = named(HUES)
+  const named = <T extends readonly [string, ...unknown[]]>(table: readonly T[]): T | undefined =>
+    table.find(([list]) => list.split(' ').some((word) => words.has(word)))
+  const any = <T>(table: readonly T[]): T => table[chance.whole(0, table.length - 1)] as T
+  const [, above, horizon, light, lightness] = named(HOURS) ?? any(HOURS)
+  const [, groundHue, rise] = named(PLACES) ?? any(PLACES)
+  const hue = named(HUES)?.[1]
   const turn = chance.between(-0.04, 0.04)
   const tone = ([lightness, chroma, at]: Tone, lighter = 0): Colour => oklch(lightness + lighter, chroma, at + turn)
   const layers: ((canvas: Canvas) => void)[] = [
-    (canvas) => wash(canvas, [tone(hour.above), tone(hour.above, 0.06), tone(hour.horizon, 0.02), tone(hour.horizon, -0.03)]),
-    ...(hour.above[0] < 0.2 ? [stars(chance)] : []),
-    sun(tone(hour.light), chance),
-    ...[0, 0.33, 0.66, 1].map((near) => hills(near, hour.ground, { ...ground, hue: (hue ?? ground.hue) + turn }, chance)),
+    (canvas) => wash(canvas, [tone(above), tone(above, 0.06), tone(horizon, 0.02), tone(horizon, -0.03)]),
+    ...(above[0] < 0.2 ? [stars(chance)] : []),
+    sun(tone(light), chance),
+    ...[0, 0.33, 0.66, 1].map((near) => hills(near, mix(...lightness, near), (hue ?? groundHue) + turn, rise, chance)),
     watermark,
   ]
   const balloon = balloonOf(oklch(0.7, 0.17, hue ?? chance.between(0, 1)), chance)
@@ -102,8 +90,7 @@ function sun(light: Colour, chance: Dice): (canvas: Canvas) => void {
 }
 
 /** A layer of the ground: `near` is 0 at the horizon, 1 in front. */
-function hills(near: number, [far, close]: Hour['ground'], { hue, rise }: Ground, chance: Dice): (canvas: Canvas) => void {
-  const lightness = far + (close - far) * near
+function hills(near: number, lightness: number, hue: number, rise: number, chance: Dice): (canvas: Canvas) => void {
   const [top, foot] = [oklch(lightness, 0.05 + 0.06 * near, hue), oklch(lightness - 0.1, 0.05 + 0.06 * near, hue + 0.02)]
   const waves = [0.6, 1.3, 2.9].map((pace) => ({
     pace: pace * chance.between(0.75, 1.3),

@@ -21,8 +21,7 @@ export function watermark(canvas: Canvas): void {
   const top = height - 15 * dot
   const fill = (x: number, y: number, w: number, h: number, colour: Colour, alpha: number): void => {
     for (let row = Math.max(0, y); row < Math.min(height, y + h); row++) {
-      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++)
-        blend(rgb, (row * width + column) * 3, alpha, colour[0], colour[1], colour[2])
+      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, alpha, colour)
     }
   }
   fill(left, top, wide, 13 * dot, [12, 14, 24], 0.55)

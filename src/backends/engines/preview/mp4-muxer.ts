@@ -13,11 +13,7 @@ export type Film = {
   keyFrames: number[]
 }
 
-/** Ticks in a second: a millisecond is a whole number of them, and so is a frame. */
-function timescaleOf(film: Film): number {
-  return film.framesPerSecond * 1000
-}
-
+/** Ticks of a frame; a millisecond has as many as a second has frames. */
 const TICKS_PER_FRAME = 1000
 
 /** How many frames a film of that length has. */
@@ -25,20 +21,10 @@ export function frameCount(durationMs: number, framesPerSecond: number): number 
   return Math.max(1, Math.ceil((durationMs * framesPerSecond) / 1000))
 }
 
-const u8 = (...values: number[]): Buffer => Buffer.from(values)
 const text = (value: string): Buffer => Buffer.from(value, 'latin1')
 
-function u16(...values: number[]): Buffer {
-  const out = Buffer.alloc(values.length * 2)
-  for (const [i, value] of values.entries()) out.writeUInt16BE(value, i * 2)
-  return out
-}
-
-function u32(...values: number[]): Buffer {
-  const out = Buffer.alloc(values.length * 4)
-  for (const [i, value] of values.entries()) out.writeUInt32BE(value, i * 4)
-  return out
-}
+const u16 = (...values: number[]): Buffer => Buffer.from(values.flatMap((value) => [value >> 8, value & 255]))
+const u32 = (...values: number[]): Buffer => u16(...values.flatMap((value) => [value >>> 16, value & 65_535]))
 
 function box(type: string, ...parts: Uint8Array[]): Buffer {
   const size = parts.reduce((sum, part) => sum + part.length, 8)
@@ -70,7 +56,7 @@ function index(film: Film, begin: number): Buffer {
   const track = full('tkhd', 3, u32(0, 0, 1, 0, durationMs, 0, 0), u16(0, 0, 0, 0), UNITY, u32(width * 0x10000, height * 0x10000))
   const media = box(
     'mdia',
-    full('mdhd', 0, u32(0, 0, timescaleOf(film), ticks), u16(0x55c4, 0)), // 0x55c4: language undetermined
+    full('mdhd', 0, u32(0, 0, film.framesPerSecond * TICKS_PER_FRAME, ticks), u16(0x55c4, 0)), // 0x55c4: language undetermined
     full('hdlr', 0, u32(0), text('vide'), u32(0, 0, 0), text('preview\0')),
     box('minf', full('vmhd', 1, u16(0, 0, 0, 0)), box('dinf', full('dref', 0, u32(1), full('url ', 1))), sampleTable(film, begin, ticks)),
   )
@@ -78,11 +64,21 @@ function index(film: Film, begin: number): Buffer {
 }
 
 function sampleTable({ width, height, sps, pps, frames, keyFrames }: Film, begin: number, ticks: number): Buffer {
-  const config = box('avcC', u8(1), sps.subarray(1, 4), u8(0xff, 0xe1), u16(sps.length), sps, u8(1), u16(pps.length), pps)
-  const colours = box('colr', text('nclx'), u16(1, 1, 1), u8(0)) // BT.709, limited range
+  const config = box(
+    'avcC',
+    Buffer.of(1),
+    sps.subarray(1, 4),
+    Buffer.of(0xff, 0xe1),
+    u16(sps.length),
+    sps,
+    Buffer.of(1),
+    u16(pps.length),
+    pps,
+  )
+  const colours = box('colr', text('nclx'), u16(1, 1, 1), Buffer.of(0)) // BT.709, limited range
   const entry = box(
     'avc1',
-    u8(0, 0, 0, 0, 0, 0),
+    Buffer.of(0, 0, 0, 0, 0, 0),
     u16(1),
     Buffer.alloc(16),
     u16(width, height),

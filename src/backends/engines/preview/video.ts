@@ -1,7 +1,7 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the picture that it runs over
 /** The moving preview: the scene of the prompt, frame by frame, as H.264 in MP4. */
 import { blankCanvas, type Canvas } from '../painter/canvas.ts'
-import { h264, pictureFor, type Picture } from './h264.ts'
+import { chromaAt, h264, lumaAt, pictureFor, type Picture } from './h264.ts'
 import { frameCount, mp4 } from './mp4-muxer.ts'
 import { scene } from '../painter/scene.ts'
 
@@ -34,17 +34,18 @@ export function film(
 }
 
 /** sRGB to BT.709 in limited range (ITU-R BT.709, 3); the rims of the macroblocks repeat the last pixels. */
-function toPicture({ width, height, rgb }: Canvas, { wide, high, planes: [luma, cb, cr] }: Picture): void {
+function toPicture({ width, height, rgb }: Canvas, picture: Picture): void {
+  const { wide, high, samples } = picture
   for (let y = 0; y < high * 16; y++) {
     const row = Math.min(y, height - 1) * width
     for (let x = 0; x < wide * 16; x++) {
       const at = 3 * (row + Math.min(x, width - 1))
       const bright = 0.2126 * rgb[at]! + 0.7152 * rgb[at + 1]! + 0.0722 * rgb[at + 2]!
-      luma[y * wide * 16 + x] = 16.5 + (219 / 255) * bright
+      samples[lumaAt(picture, x, y)] = 16.5 + (219 / 255) * bright
       if (y % 2 || x % 2) continue
-      const small = (y / 2) * wide * 8 + x / 2
-      cb[small] = 128.5 + (224 / 255 / 1.8556) * (rgb[at + 2]! - bright)
-      cr[small] = 128.5 + (224 / 255 / 1.5748) * (rgb[at]! - bright)
+      const small = chromaAt(picture, x / 2, y / 2)
+      samples[small] = 128.5 + (224 / 255 / 1.8556) * (rgb[at + 2]! - bright)
+      samples[small + 64] = 128.5 + (224 / 255 / 1.5748) * (rgb[at]! - bright)
     }
   }
 }
