@@ -1,8 +1,8 @@
-/** The program of `background_remove`: the subject of a picture on nothing or on a colour. */
+/** `background_remove`: the subject of a picture on nothing or on a colour. */
 import { cutOut } from './cut-out.ts'
 import { checkSize, crop, decode, encode, flatten } from './codec.ts'
 import type { BackgroundRemoveModel } from './models.ts'
-import { runProgram } from './program.ts'
+import type { Progress, Size } from './program.ts'
 import { openSaliency } from './saliency.ts'
 
 /** `pixels`: how many the input may have. `background`: `transparent` or `#rrggbb`. `crop`: to the subject; a picture without one stays whole. */
@@ -16,7 +16,7 @@ export type BackgroundRemoveJob = {
   format: string
 }
 
-await runProgram<BackgroundRemoveJob>(async (job, progress) => {
+export async function run(job: BackgroundRemoveJob, progress: Progress): Promise<Size> {
   const image = await decode(job.input, job.pixels)
   checkSize(image.width, image.height, job.format, job.pixels)
   progress(10)
@@ -28,4 +28,4 @@ await runProgram<BackgroundRemoveJob>(async (job, progress) => {
   const result = job.background === 'transparent' ? framed : await flatten(framed, job.background)
   await encode(result, job.format, job.output)
   return result
-})
+}

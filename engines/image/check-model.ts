@@ -1,8 +1,8 @@
-/** The program that tries an operator's model on a small picture, when the engine is opened. */
+/** Tries an operator's model on a small picture, when the engine is opened. For a child process. */
 import type { Image } from './codec.ts'
 import type { BackgroundRemoveModel, InpaintModel, UpscaleModel } from './models.ts'
 import { openFiller } from './network-fill.ts'
-import { InputError, runProgram } from './program.ts'
+import { InputError, type Size } from './program.ts'
 import { openSaliency } from './saliency.ts'
 import { enlarge, openEnlarger } from './super-resolution.ts'
 
@@ -13,12 +13,12 @@ export type CheckJob =
 
 const SIDE = 32
 
-await runProgram<CheckJob>(async (job) => {
+export async function run(job: CheckJob): Promise<Size> {
   await trial(job).catch((error: unknown) => {
     throw new InputError('unsupported_input', error instanceof Error ? error.message : String(error))
   })
   return { width: SIDE, height: SIDE }
-})
+}
 
 async function trial(job: CheckJob): Promise<void> {
   const picture = gradient()

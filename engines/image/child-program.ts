@@ -41,7 +41,15 @@ export async function runChildProgram(
     // No NODE_OPTIONS either that instrumentation of child processes may have added: the permission model refuses its code. Newer versions of
     // ONNX Runtime send telemetry unless they are told not to.
     command: '/usr/bin/env',
-    args: ['-i', 'ORT_DISABLE_TELEMETRY=1', process.execPath, ...sandbox(scratch), join(import.meta.dirname, program), JSON.stringify(job)],
+    args: [
+      '-i',
+      'ORT_DISABLE_TELEMETRY=1',
+      process.execPath,
+      ...sandbox(scratch),
+      join(import.meta.dirname, 'main.ts'),
+      program,
+      JSON.stringify(job),
+    ],
     cwd: scratch,
     limits: {
       wallMs: WALL_MS,

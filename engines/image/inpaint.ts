@@ -1,5 +1,5 @@
 /**
- * The program of `inpaint`: replaces what a mask marks by what is around it, as if it had never been there, by the operator's model or by a classical method. Neither
+ * `inpaint`: replaces what a mask marks by what is around it, as if it had never been there, by the operator's model or by a classical method. Neither
  * can make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
  */
 import { complete } from './completion.ts'
@@ -7,7 +7,7 @@ import { checkSize, decode, encode } from './codec.ts'
 import { readMask } from './mask.ts'
 import type { InpaintModel } from './models.ts'
 import { openFiller } from './network-fill.ts'
-import { InputError, runProgram } from './program.ts'
+import { InputError, type Progress, type Size } from './program.ts'
 
 /** `pixels`: how many the picture and the mask may have. `growMask`: pixels. Another `seed` may choose other surroundings. */
 export type InpaintJob = {
@@ -22,7 +22,7 @@ export type InpaintJob = {
   format: string
 }
 
-await runProgram<InpaintJob>(async (job, progress) => {
+export async function run(job: InpaintJob, progress: Progress): Promise<Size> {
   const image = await decode(job.input, job.pixels)
   checkSize(image.width, image.height, job.format, job.pixels)
   const hole = await readMask(job.mask, job.pixels, image, job.growMask)
@@ -33,7 +33,7 @@ await runProgram<InpaintJob>(async (job, progress) => {
     throw new InputError('cannot_fill', 'the filling does not meet its rim')
   await encode(image, job.format, job.output)
   return image
-})
+}
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 function generator(seed: number): () => number {

@@ -1,7 +1,4 @@
-/**
- * What the programs of the image operations share. Each runs in a child process: one job as JSON in its first argument, and lines of JSON on standard output,
- * `{"percent": 40}` while it works and its result last.
- */
+/** What the image operations share: how they fail, and what they end with. */
 
 import type { TaskErrorDetails } from '../../src/domain/task.ts'
 
@@ -19,23 +16,19 @@ export class InputError extends Error {
 
 /** The last line of a program. */
 export type ProgramResult =
-  | { outcome: 'made'; width: number; height: number }
-  | { outcome: 'failed'; code: InputError['code']; cause: string; details?: TaskErrorDetails }
+  ({ outcome: 'made' } & Size) | { outcome: 'failed'; code: InputError['code']; cause: string; details?: TaskErrorDetails }
 
-/** Runs a program's one function on its job. Whatever it throws, apart from an InputError, ends the process with a stack trace on standard error. */
-export async function runProgram<Job>(
-  run: (job: Job, progress: (percent: number) => void) => Promise<{ width: number; height: number }>,
-): Promise<void> {
-  const print = (line: object): unknown => process.stdout.write(`${JSON.stringify(line)}\n`)
-  const result = await run(JSON.parse(process.argv[2] ?? '') as Job, (percent) => print({ percent })).then(
+export type Size = { width: number; height: number }
+export type Progress = (percent: number) => void
+
+/** What an operation ends with. Rejects with whatever else it throws. */
+export async function resultOf(operation: Promise<Size>): Promise<ProgramResult> {
+  return operation.then(
     ({ width, height }): ProgramResult => ({ outcome: 'made', width, height }),
     (error: unknown): ProgramResult => {
-      if (error instanceof InputError) {
-        const { code, message, details } = error
-        return { outcome: 'failed', code, cause: message, ...(details && { details }) }
-      }
-      throw error
+      if (!(error instanceof InputError)) throw error
+      const { code, message, details } = error
+      return { outcome: 'failed', code, cause: message, ...(details && { details }) }
     },
   )
-  print(result)
 }
