@@ -12,6 +12,8 @@ import type { NotMade } from '../../../src/backends/engines/engine.ts'
 
 const found = await available()
 
+// Starting ffmpeg takes longer than what these tests have it do, so what can be done in one process is.
+
 /** Why there is no FFmpeg, for skipped suites; false when there is. */
 export const withoutFfmpeg = found.outcome === 'missing' && found.message
 export const programs: Programs = found.outcome === 'found' ? found.programs : { ffmpeg: '', ffprobe: '' }
@@ -54,11 +56,18 @@ export async function studio(t: Test) {
       execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-y', ...args, path], { stdio: ['ignore', 'ignore', 'inherit'] })
       return path
     },
-    /** Makes several files of the same inputs at once: most of a short run of ffmpeg is its start. */
+    /** Makes several files of the same inputs. */
     makeAll(inputs: string[], files: readonly [name: string, args: string[]][]): string[] {
       const paths = files.map(([name]) => join(folder, name))
       const outputs = files.flatMap(([, args], n) => [...args, String(paths[n])])
       execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-y', ...inputs, ...outputs], { stdio: ['ignore', 'ignore', 'inherit'] })
+      return paths
+    },
+    /** Makes several files, each of one input of its own. */
+    makeEach(files: readonly [name: string, input: string[], args: string[]][]): string[] {
+      const paths = files.map(([name]) => join(folder, name))
+      const outputs = files.flatMap(([, , args], n) => ['-map', String(n), ...args, String(paths[n])])
+      execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-y', ...files.flatMap(([, input]) => input), ...outputs], { stdio: ['ignore', 'ignore', 'inherit'] })
       return paths
     },
     async trim(input: string, request: Partial<TrimJob['request']>, more: Partial<TrimJob> = {}): Promise<Result> {
@@ -76,30 +85,38 @@ export function madeOf(made: Result): Encoded {
   return made
 }
 
-function decoded(path: string, ...args: string[]): Buffer {
-  const { stdout, stderr, status } = spawnSync(programs.ffmpeg, ['-v', 'error', '-i', path, ...args, '-'], { maxBuffer: 2 ** 28 })
+/** What ffmpeg decodes from files: one output for each with its arguments. Complaints of its decoders throw. */
+function decoded(outputs: readonly [path: string, args: string[]][]): Buffer[] {
+  const paths = [...new Set(outputs.map(([path]) => path))]
+  const args = outputs.flatMap(([path, args], n) => ['-map', `${paths.indexOf(path)}:${args[0]}`, ...args.slice(1), `pipe:${3 + n}`])
+  const { output, stderr, status } = spawnSync(programs.ffmpeg, ['-v', 'error', '-nostdin', ...paths.flatMap((path) => ['-i', path]), ...args], {
+    maxBuffer: 2 ** 28,
+    stdio: ['ignore', 'ignore', 'pipe', ...outputs.map(() => 'pipe' as const)],
+  })
   if (status !== 0 || stderr.length > 0) throw new Error(stderr.toString())
-  return stdout
+  return (output as unknown as Buffer[]).slice(3)
 }
 
-/** The frame numbers of counted video. */
-export function numbersOf(path: string): number[] {
-  const samples = decoded(path, '-map', '0:v', '-vf', 'scale=2:2:flags=area,format=yuv420p', '-fps_mode', 'passthrough', '-f', 'rawvideo')
-  return Array.from({ length: samples.length / 6 }, (_, n) => Math.round((samples[n * 6]! - 20) / 2))
-}
+const NUMBERS = ['v', '-vf', 'scale=2:2:flags=area,format=yuv420p', '-fps_mode', 'passthrough', '-f', 'rawvideo']
+const numbersIn = (samples: Buffer): number[] => Array.from({ length: samples.length / 6 }, (_, n) => Math.round((samples[n * 6]! - 20) / 2))
 
-/** The colours (red, green, blue) of all frames at a position, in fractions of width and height. */
-export function coloursAt(path: string, x: number, y: number): number[][] {
-  const samples = decoded(path, '-map', '0:v', '-vf', `format=rgb24,crop=1:1:iw*${x}:ih*${y}:exact=1`, '-fps_mode', 'passthrough', '-f', 'rawvideo')
-  return Array.from({ length: samples.length / 3 }, (_, n) => [...samples.subarray(n * 3, n * 3 + 3)])
+/** The frame numbers of counted videos. */
+export const allNumbersOf = (paths: readonly string[]): number[][] => decoded(paths.map((path) => [path, NUMBERS])).map(numbersIn)
+export const numbersOf = (path: string): number[] => allNumbersOf([path])[0]!
+
+/** The colours (red, green, blue) of all frames at positions, in fractions of width and height. */
+export function allColoursAt(places: readonly (readonly [path: string, x: number, y: number])[]): number[][][] {
+  const args = (x: number, y: number) => ['v', '-vf', `format=rgb24,crop=1:1:iw*${x}:ih*${y}:exact=1`, '-fps_mode', 'passthrough', '-f', 'rawvideo']
+  return decoded(places.map(([path, x, y]) => [path, args(x, y)])).map((samples) => Array.from({ length: samples.length / 3 }, (_, n) => [...samples.subarray(n * 3, n * 3 + 3)]))
 }
+export const coloursAt = (path: string, x: number, y: number): number[][] => allColoursAt([[path, x, y]])[0]!
 
 /** Whether two colours are equal but for two lossy encodings. */
 export const alike = (one: number[] | undefined, other: number[]): boolean => one !== undefined && one.every((part, n) => Math.abs(part - other[n]!) <= 16)
 
-/** The approximate frequency (Hz) of the audio in steps of 10 ms, by zero crossings; 0 is silence. */
-export function tonesOf(path: string): number[] {
-  const bytes = decoded(path, '-map', '0:a', '-af', 'aresample=async=1:first_pts=0:min_hard_comp=0.04', '-ac', '1', '-ar', '48000', '-f', 's16le')
+const TONES = ['a', '-af', 'aresample=async=1:first_pts=0:min_hard_comp=0.04', '-ac', '1', '-ar', '48000', '-f', 's16le']
+
+function tonesIn(bytes: Buffer): number[] {
   const samples = new Int16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length))
   return Array.from({ length: Math.floor(samples.length / 480) }, (_, step) => {
     const part = samples.subarray(step * 480, step * 480 + 480)
@@ -108,12 +125,34 @@ export function tonesOf(path: string): number[] {
   })
 }
 
+/** The approximate frequency (Hz) of the audio in steps of 10 ms, by zero crossings; 0 is silence. */
+export const allTonesOf = (paths: readonly string[]): number[][] => decoded(paths.map((path) => [path, TONES])).map(tonesIn)
+export const tonesOf = (path: string): number[] => allTonesOf([path])[0]!
+
+/** Both, of videos with audio. */
+export function allNumbersAndTonesOf(paths: readonly string[]): { numbers: number[]; tones: number[] }[] {
+  const samples = decoded(paths.flatMap((path): [string, string[]][] => [[path, NUMBERS], [path, TONES]]))
+  return paths.map((_, n) => ({ numbers: numbersIn(samples[2 * n]!), tones: tonesIn(samples[2 * n + 1]!) }))
+}
+
 /** The step at which the tone rises from 500 to 1000 Hz. */
 export const riseOf = (tones: number[]): number => tones.findIndex((_, n) => tones.slice(n, n + 8).every((tone) => tone > 750))
 
 /** Streams as ffprobe lists them: codecs, sizes, durations and tags. */
 export function streamsOf(path: string): Record<string, string | number | object>[] {
   return JSON.parse(execFileSync(programs.ffprobe, ['-v', 'error', '-show_streams', '-of', 'json', path], { encoding: 'utf8' })).streams
+}
+
+/** All samples of a sound, as they are. */
+export const samplesOf = (paths: readonly string[]): Buffer[] => decoded(paths.map((path) => [path, ['a', '-f', 'f64le']]))
+
+/** The codecs of files, and the sampling rates of sounds, as ffmpeg names its inputs. */
+export function codecsOf(paths: readonly string[]): { codecs: string[]; rates: number[] }[] {
+  const { stderr } = spawnSync(programs.ffmpeg, ['-hide_banner', ...paths.flatMap((path) => ['-i', path])], { encoding: 'utf8' })
+  return stderr.split(/^Input #/m).slice(1).map((input) => ({
+    codecs: [...input.matchAll(/Stream #.*: (?:Video|Audio): (\w+)/g)].map(([, codec = '']) => codec),
+    rates: [...input.matchAll(/, (\d+) Hz,/g)].map(([, rate]) => Number(rate)),
+  }))
 }
 
 /** The number of the frame nearest to a time, by the packets' timestamps. */

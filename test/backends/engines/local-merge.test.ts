@@ -3,20 +3,23 @@ import { join } from 'node:path'
 import { writeFile } from 'node:fs/promises'
 import t from 'tap'
 import type { FormatName } from '../../../src/backends/engines/local/ffmpeg/formats.ts'
-import { alike, colour, coloursAt, counted, LIMITS, madeOf, numbersOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './ffmpeg-media.ts'
+import { alike, allColoursAt, allNumbersOf, allTonesOf, codecsOf, colour, coloursAt, counted, LIMITS, madeOf, numbersOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './ffmpeg-media.ts'
 
 const [RED, LIME, BLUE, BLACK] = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0]] as const
 
 t.test('merge', { skip: withoutFfmpeg }, async (t) => {
-  const { folder, make, merge } = await studio(t)
+  const { folder, make, makeAll, makeEach, merge } = await studio(t)
   const red = make('red.mp4', ...colour('red'), ...tones(1), ...X264, '-c:a', 'aac')
-  const lime = make('lime.webm', ...colour('lime', { size: '160x90', rate: 30 }), '-c:v', 'libvpx-vp9', '-deadline', 'realtime')
   const blue = make('blue.avi', ...colour('blue', { size: '40x80', rate: '15', seconds: 2 }), ...tones(2, 0), '-c:v', 'mpeg4', '-q:v', '1', '-c:a', 'libmp3lame', '-ar', '22050', '-ac', '1')
-  const song = make('song.mp3', ...tones(1), '-c:a', 'libmp3lame')
-  const voice = make('voice.wav', ...tones(2, 0), '-ar', '16000', '-ac', '1')
+  const [lime = '', song = '', voice = ''] = makeEach([
+    ['lime.webm', colour('lime', { size: '160x90', rate: 30 }), ['-c:v', 'libvpx-vp9', '-deadline', 'realtime']],
+    ['song.mp3', tones(1), ['-c:a', 'libmp3lame']],
+    ['voice.wav', tones(2, 0), ['-ar', '16000', '-ac', '1']],
+  ])
+  const three = await merge([red, lime, blue])
 
   t.test('videos of different size, codec and rate are concatenated in order, at the size and rate of the first', async (t) => {
-    const made = madeOf(await merge([red, lime, blue]))
+    const made = madeOf(three)
     t.same(made.facts, { width: 64, height: 48, durationMs: made.facts.durationMs })
     t.ok(Math.abs(made.facts.durationMs - 4000) <= 80, `${made.facts.durationMs} ms`)
     t.equal(made.contentType, 'video/mp4')
@@ -33,7 +36,7 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('a source without audio is silent for exactly its length', async (t) => {
-    const measured = tonesOf(madeOf(await merge([red, lime, blue])).path)
+    const measured = tonesOf(madeOf(three).path)
     const at = (second: number): number => measured[Math.round(second * 100)] ?? -1
     t.same([at(0.5), at(0.95), at(1.05), at(1.5), at(1.95), at(2.1), at(3)].map((tone) => Math.round(tone / 250) * 250), [500, 500, 0, 0, 0, 1000, 1000])
     t.ok(Math.abs(measured.length - 400) <= 12, `${measured.length} hundredths`)
@@ -44,20 +47,18 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('contain adds bars to another aspect ratio; cover fills the frame', async (t) => {
-    for (const [fit, side, top] of [['contain', BLACK, BLUE], ['cover', BLUE, BLUE]] as const) {
-      const made = madeOf(await merge([red, blue], { fit }))
-      t.ok(alike(coloursAt(made.path, 0.05, 0.5).at(-5), [...side]), `${fit}, at the side`)
-      t.ok(alike(coloursAt(made.path, 0.5, 0.05).at(-5), [...top]), `${fit}, at the top`)
-      t.ok(alike(coloursAt(made.path, 0.5, 0.5).at(-5), [...BLUE]))
-    }
-    for (const [fit, top] of [['contain', BLACK], ['cover', LIME]] as const) {
-      const made = madeOf(await merge([red, lime], { fit }))
-      t.ok(alike(coloursAt(made.path, 0.5, 0.03).at(-5), [...top]), `${fit}, a wider one`)
-    }
+    const made: string[] = []
+    for (const other of [blue, lime]) for (const fit of ['contain', 'cover'] as const) made.push(madeOf(await merge([red, other], { fit })).path)
+    const [tallContained = '', tallCovered = '', wideContained = '', wideCovered = ''] = made
+    const places = [
+      [tallContained, 0.05, 0.5, BLACK], [tallContained, 0.5, 0.05, BLUE], [tallContained, 0.5, 0.5, BLUE], [tallCovered, 0.05, 0.5, BLUE], [tallCovered, 0.5, 0.05, BLUE], [tallCovered, 0.5, 0.5, BLUE],
+      [wideContained, 0.5, 0.03, BLACK], [wideCovered, 0.5, 0.03, LIME],
+    ] as const
+    for (const [n, colours] of allColoursAt(places.map(([path, x, y]) => [path, x, y])).entries()) t.ok(alike(colours.at(-5), [...places[n]![3]]), `place ${n}: ${colours.at(-5)}`)
   })
 
   t.test('extreme aspect ratios are merged', async (t) => {
-    const [tall, dot] = [make('tall.mp4', ...colour('blue', { size: '2x2000' }), ...X264), make('dot.mp4', ...colour('lime', { size: '1x1' }), '-pix_fmt', 'yuv444p', '-c:v', 'libx264')]
+    const [tall, dot] = makeEach([['tall.mp4', colour('blue', { size: '2x2000' }), X264], ['dot.mp4', colour('lime', { size: '1x1' }), ['-pix_fmt', 'yuv444p', '-c:v', 'libx264']]]) as [string, string]
     for (const fit of ['contain', 'cover'] as const) {
       t.match(madeOf(await merge([red, tall, dot], { fit })).facts, { width: 64, height: 48 })
       t.match(madeOf(await merge([tall, red, dot], { fit })).facts, { width: 2, height: 2000 })
@@ -70,20 +71,19 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     const turned = make('turned.mp4', '-i', halves, '-c', 'copy', '-metadata:s:v', 'rotate=90')
     t.match(madeOf(await merge([turned, red])).facts, { width: 48, height: 64 })
     const made = madeOf(await merge([red, turned], { fit: 'cover' }))
-    const [top, bottom] = [coloursAt(made.path, 0.5, 0.1).at(-5), coloursAt(made.path, 0.5, 0.9).at(-5)]
-    const [above, below] = [coloursAt(turned, 0.5, 0.1).at(-5)!, coloursAt(turned, 0.5, 0.9).at(-5)!]
-    t.notOk(alike(above, below))
-    t.ok(alike(top, above) && alike(bottom, below))
+    const [top, bottom, above, below] = allColoursAt([made.path, turned].flatMap((path) => [[path, 0.5, 0.1], [path, 0.5, 0.9]] as const)).map((colours) => colours.at(-5)!)
+    t.notOk(alike(above, below!))
+    t.ok(alike(top, above!) && alike(bottom, below!))
   })
 
   t.test('colours are preserved across matrices and ranges, in either order', async (t) => {
     const source = colour('0x3070c0')
-    const films = [
-      make('plain.mp4', ...source, ...X264),
-      make('bt709.mp4', ...source, '-vf', 'scale=out_color_matrix=bt709,format=yuv420p', '-colorspace', 'bt709', ...X264),
-      make('full.webm', ...source, '-vf', 'scale=out_range=pc,format=yuv420p', '-color_range', 'pc', '-c:v', 'libvpx-vp9', '-deadline', 'realtime'),
-      make('rgb.mp4', ...source, '-c:v', 'libx264rgb', '-crf', '1'),
-    ]
+    const films = makeAll(source, [
+      ['plain.mp4', X264],
+      ['bt709.mp4', ['-vf', 'scale=out_color_matrix=bt709,format=yuv420p', '-colorspace', 'bt709', ...X264]],
+      ['full.webm', ['-vf', 'scale=out_range=pc,format=yuv420p', '-color_range', 'pc', '-c:v', 'libvpx-vp9', '-deadline', 'realtime']],
+      ['rgb.mp4', ['-c:v', 'libx264rgb', '-crf', '1']],
+    ])
     for (const order of [films, films.toReversed()]) {
       const made = coloursAt(madeOf(await merge(order)).path, 0.5, 0.5)
       for (const n of [12, 37, 62, 87]) t.ok(alike(made[n], [0x30, 0x70, 0xc0]), `frame ${n}: ${made[n]}`)
@@ -112,10 +112,10 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('fade takes at most half of a short source on each side, and nothing of a single frame', async (t) => {
-    const [frame, ten] = [make('frame.mp4', ...counted(1), ...X264), make('ten.mp4', ...counted(10), ...X264)]
-    t.equal(numbersOf(madeOf(await merge([red, ten, red], { transition: 'fade' })).path).length, 25 - 5 + 10 - 5 + 25)
-    t.equal(numbersOf(madeOf(await merge([red, frame, red], { transition: 'fade' })).path).length, 51)
-    t.equal(numbersOf(madeOf(await merge([frame, frame], { transition: 'fade' })).path).length, 2)
+    const [frame, ten] = makeEach([['frame.mp4', counted(1), X264], ['ten.mp4', counted(10), X264]]) as [string, string]
+    const made: string[] = []
+    for (const sources of [[red, ten, red], [red, frame, red], [frame, frame]]) made.push(madeOf(await merge(sources, { transition: 'fade' })).path)
+    t.same(allNumbersOf(made).map(({ length }) => length), [25 - 5 + 10 - 5 + 25, 51, 2])
   })
 
   t.test('audio files are concatenated without gaps, or crossfaded', async (t) => {
@@ -129,23 +129,28 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  for (const [format, contentType] of [['webm', 'video/webm'], ['m4a', 'audio/mp4'], ['mp3', 'audio/mpeg'], ['wav', 'audio/wav']] as [FormatName, string][]) {
-    t.test(`videos are merged into ${format}`, async (t) => {
-      const made = madeOf(await merge([red, lime, blue], { format }))
-      t.equal(made.contentType, contentType)
-      t.ok(Math.abs(made.facts.durationMs - 4000) <= 120, `${made.facts.durationMs} ms`)
-      t.equal(made.facts.width, format === 'webm' ? 64 : null)
-      t.same([50, 150, 300].map((at) => Math.round((tonesOf(made.path)[at] ?? -1) / 250) * 250), [500, 0, 1000])
-    })
-  }
+  t.test('videos are merged into every format', async (t) => {
+    const formats: [FormatName, string][] = [['webm', 'video/webm'], ['m4a', 'audio/mp4'], ['mp3', 'audio/mpeg'], ['wav', 'audio/wav']]
+    const made: string[] = []
+    for (const [format, type] of formats) {
+      const { contentType, facts, path } = madeOf(await merge([red, lime, blue], { format }))
+      t.equal(contentType, type)
+      t.ok(Math.abs(facts.durationMs - 4000) <= 120, `${format}: ${facts.durationMs} ms`)
+      t.equal(facts.width, format === 'webm' ? 64 : null)
+      made.push(path)
+    }
+    for (const [n, tones] of allTonesOf(made).entries()) t.same([50, 150, 300].map((at) => Math.round((tones[at] ?? -1) / 250) * 250), [500, 0, 1000], String(formats[n]))
+  })
 
   t.test('a lossless format keeps the sampling rate and the bits of the first sound', async (t) => {
     const studio = make('studio.wav', '-f', 'lavfi', '-i', 'anoisesrc=r=96000:d=1:seed=1', '-ac', '2', '-c:a', 'pcm_s24le')
-    for (const [format, codec] of [['wav', 'pcm_s24le'], ['flac', 'flac'], ['mp3', 'mp3']] as const) {
-      const made = madeOf(await merge([studio, voice], { format }))
-      t.match(streamsOf(made.path), [{ codec_name: codec, sample_rate: format === 'mp3' ? '48000' : '96000' }])
-      t.ok(Math.abs(made.facts.durationMs - 3000) <= 60, `${made.facts.durationMs} ms`)
+    const made: string[] = []
+    for (const format of ['wav', 'flac', 'mp3'] as const) {
+      const { facts, path } = madeOf(await merge([studio, voice], { format }))
+      t.ok(Math.abs(facts.durationMs - 3000) <= 60, `${format}: ${facts.durationMs} ms`)
+      made.push(path)
     }
+    t.same(codecsOf(made), [{ codecs: ['pcm_s24le'], rates: [96_000] }, { codecs: ['flac'], rates: [96_000] }, { codecs: ['mp3'], rates: [48_000] }])
   })
 
   t.test('twenty sources are merged, with cuts and with crossfades', async (t) => {
