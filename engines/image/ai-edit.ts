@@ -23,6 +23,7 @@ export type AiEditJob = {
 
 const STRENGTH = 0.5
 
+/** Edits a picture. Throws an InputError. */
 export async function run(job: AiEditJob, progress: Progress): Promise<Size> {
   const { input, mask, output, pixels, prompt, seed, strength, format } = job
   const { width, height, pixels: source } = await flatten(await decode(input, pixels), '#ffffff')

@@ -16,6 +16,7 @@ export type BackgroundRemoveJob = {
   format: string
 }
 
+/** Cuts the subject out. Throws an InputError. */
 export async function run(job: BackgroundRemoveJob, progress: Progress): Promise<Size> {
   const image = await decode(job.input, job.pixels)
   checkSize(image.width, image.height, job.format, job.pixels)

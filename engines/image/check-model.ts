@@ -13,6 +13,7 @@ export type CheckJob =
 
 const SIDE = 32
 
+/** Throws an InputError with the sentence about a model that does not fit. */
 export async function run(job: CheckJob): Promise<Size> {
   await trial(job).catch((error: unknown) => {
     throw new InputError('unsupported_input', error instanceof Error ? error.message : String(error))

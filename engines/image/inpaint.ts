@@ -22,6 +22,7 @@ export type InpaintJob = {
   format: string
 }
 
+/** Fills what the mask marks. Throws an InputError. */
 export async function run(job: InpaintJob, progress: Progress): Promise<Size> {
   const image = await decode(job.input, job.pixels)
   checkSize(image.width, image.height, job.format, job.pixels)

@@ -8,6 +8,7 @@ import { enlarge, openEnlarger } from './super-resolution.ts'
 /** `pixels`: how many the input and the output may have. */
 export type UpscaleJob = { input: string; output: string; pixels: number; model: UpscaleModel; scale: 2 | 3 | 4; format: string }
 
+/** Enlarges a picture. Throws an InputError. */
 export async function run({ input, output, pixels, model, scale, format }: UpscaleJob, progress: Progress): Promise<Size> {
   const image = await decode(input, pixels)
   checkSize(image.width * scale, image.height * scale, format, pixels)
