@@ -96,6 +96,7 @@ export function openAdmission(context: AdmissionContext): Admissions {
       metrics.admittedAgain('write' in again)
       if (!('write' in again)) return write.lost(refusal(again))
       admission.subscription = again.subscription
+      admission.admitted = again.admitted
       again.write.tell(write)
     } catch (error) {
       if (!(error instanceof Unavailable)) metrics.admittedAgain(false)

@@ -4,6 +4,8 @@ import type { OpenReservation } from '../../src/upstream/usage/reservation.ts'
 export type Growth = Pick<OpenReservation, 'ensure' | 'cover'> & {
   /** Tokens, as the store has them. */
   reserved(): number
+  /** The admission is stored, with so many. */
+  stored(tokens: number): void
 }
 
 /** After a failed extension the next one is tried after this many further tokens. */
@@ -41,6 +43,11 @@ export function openGrowth(
 
   return {
     reserved: () => reserved,
+    stored(tokens) {
+      reserved = tokens
+      // Unless an extension waits for this.
+      if (covered === admitted) covered = tokens
+    },
     ensure,
     cover(tokens, gone) {
       if (tokens > covered) void grow(tokens, gone)

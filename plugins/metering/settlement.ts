@@ -60,7 +60,7 @@ class Reservation implements OpenReservation, Write {
   readonly #admission: Admission
   readonly #request: Request
   readonly #shared: Shared
-  readonly #reserved: Growth['reserved']
+  readonly #growth: Growth
   #isClosed = false
   /** Undefined while it is not known. */
   #isStored: boolean | undefined = undefined
@@ -75,14 +75,13 @@ class Reservation implements OpenReservation, Write {
     this.#admission = admission
     this.#request = request
     this.#shared = shared
-    const { reserved, ensure, cover } = openGrowth(
+    this.#growth = openGrowth(
       terms.reserved,
       (tokens) => this.#extend(tokens),
       (err) => request.log.warn({ event: 'reservation_extension_failed', err, reservation: this.id }, 'reservation extension failed'),
     )
-    this.#reserved = reserved
-    this.ensure = ensure
-    this.cover = cover
+    this.ensure = this.#growth.ensure
+    this.cover = this.#growth.cover
     shared.metrics.open(terms.reserved)
     request.logged = (told) => void this.#listeners.push(told)
     admission.write.tell(this)
@@ -114,9 +113,12 @@ class Reservation implements OpenReservation, Write {
     })
   }
 
-  /** Of the admission. */
+  /** Of the admission: decided again, it may have reserved less. */
   stored(): void {
     this.#isStored = true
+    const { reserved } = this.#admission.admitted
+    this.#shared.metrics.extended(reserved - this.#growth.reserved())
+    this.#growth.stored(reserved)
     this.#settle()
   }
 
@@ -173,7 +175,7 @@ class Reservation implements OpenReservation, Write {
     const { subscription } = this.#admission
     // A write of the admission that was given up may still take effect.
     if (!this.#isStored) unknown.add(subscription, clock())
-    metrics.settled(this.#reserved(), usage, tenantOf(subscription))
+    metrics.settled(this.#growth.reserved(), usage, tenantOf(subscription))
     const facts = usage ? { tokens: usage, estimated } : {}
     const charged = answer?.outcome === 'settled' ? answer.charged : null
     for (const told of this.#listeners) told({ reservation: this.id, ...facts, charged })
@@ -181,11 +183,13 @@ class Reservation implements OpenReservation, Write {
     inFlight.remove(this.id)
   }
 
+  /** Not before the admission is stored: one that is decided again would be taken for one that was settled. */
   async #extend(tokens: number): Promise<number | 'gone'> {
     const { store, clock, metrics } = this.#shared
+    await this.durable
     const answer = await store.change<'extend'>(this.#admission.subscription, { op: 'extend', id: this.id, tokens }, clock())
     if (answer.outcome === 'gone') return 'gone'
-    metrics.extended(answer.reserved - this.#reserved())
+    metrics.extended(answer.reserved - this.#growth.reserved())
     return answer.reserved
   }
 }

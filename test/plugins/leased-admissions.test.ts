@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { chatStream } from '../fakes/upstream-wire.ts'
 import { answers, codingRoutes } from './coding-routes.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
@@ -36,7 +37,7 @@ async function setUp(t: Test) {
     return answer
   }) as typeof decideNow
   const ask = async (stream = false) => {
-    const payload = { model: 'svc-code', max_tokens: 50, messages: [{ role: 'user', content: 'Hello' }], ...(stream ? { stream } : {}) }
+    const payload = { model: 'svc-code', max_tokens: 400, messages: [{ role: 'user', content: 'Hello' }], ...(stream ? { stream } : {}) }
     const { statusCode, headers, body } = await gateway.app.inject({ method: 'POST', url: '/v1/chat/completions', headers: bearer(raw), payload })
     return { status: statusCode, headers, body }
   }
@@ -125,6 +126,53 @@ for (const stream of [false, true]) {
     t.equal(await used(), 2 * TOKENS)
   })
 }
+
+/** More than was reserved. */
+const LONG = 'many words '.repeat(400)
+
+t.test('an answer that outgrows its reservation before its admission is written goes on where that is admitted again', async (t) => {
+  const rest = Promise.withResolvers<void>()
+  const { begin, written, used, other, subscription, upstream } = await setUp(t)
+  upstream.respondWith(async (response) => {
+    const parts = chatStream(LONG)
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write(parts.slice(0, 3).join(''))
+    await rest.promise
+    response.end(parts.slice(3).join(''))
+  })
+  await other.change(subscription, { op: 'keysChanged' }, START)
+  const { answer } = await begin(true)
+  rest.resolve()
+  t.match(await written(answer), { status: 200, body: /many words[^]*\[DONE\]/ })
+  t.ok((await used()) > 2 * TOKENS)
+})
+
+t.test('an answer to a request that got less when it was written extends what it got', async (t) => {
+  const [more, rest] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const { begin, written, used, other, subscription, upstream } = await setUp(t)
+  upstream.respondWith(async (response) => {
+    const parts = chatStream('hi', LONG.slice(0, 500))
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write(parts.slice(0, 3).join(''))
+    await more.promise
+    response.write(parts[3])
+    await rest.promise
+    response.end(parts.slice(4).join(''))
+  })
+  const { answer } = await begin(true)
+  const key = { keyId: 'other', keyCap: null, keysVersion: 1 }
+  await other.change(subscription, { op: 'admit', id: 'other', instance: 'other', ...key, promptBytes: 10, maxOutputTokens: 10 }, START)
+  await other.change(subscription, { op: 'settle', id: 'other', usage: { input: 100_000 - TOKENS - 20, cachedInput: 0, output: 0 }, estimated: false }, START)
+  const isWritten = written(answer)
+  const reserved = async () => Object.values((await other.subscription(subscription))?.coding?.reservations ?? {}).map(({ tokens }) => tokens)
+  while ((await reserved()).length === 0) await nextTurn()
+  t.same(await reserved(), [20])
+  more.resolve()
+  while ((await reserved())[0] === 20) await nextTurn()
+  rest.resolve()
+  t.match(await isWritten, { status: 200, body: /\[DONE\]/ })
+  t.ok((await used()) > 100_000)
+})
 
 t.test('when a window was filled elsewhere beyond what was reserved there, the request is refused by the window', async (t) => {
   const { begin, written, used, other, subscription } = await setUp(t)

@@ -22,7 +22,7 @@ export const LEASE_BUGS: Listed[] = [
   {
     name: 'what a lease has admitted is not decided again',
     file: 'src/backends/store/queued-command.ts', within: 200,
-    from: `if (again === null || ('outcome' in again && again.outcome === this.answer.outcome))`,
+    from: `if (again === null || ('outcome' in again && isSame(again, this.answer)))`,
     to: `if (again === null || 'outcome' in again)`,
   },
   {

@@ -91,13 +91,19 @@ export class AppliedCommand<N extends CommandName> implements QueuedCommand {
 
   written(): void {
     const again = this.#again
-    if (again === null || ('outcome' in again && again.outcome === this.answer.outcome)) tell(() => this.#write.stored())
+    if (again === null || ('outcome' in again && isSame(again, this.answer))) tell(() => this.#write.stored())
     else this.fail('error' in again ? again.error : new DecidedOtherwise())
   }
 
   fail(error: unknown): void {
     tell(() => this.#write.lost(error))
   }
+}
+
+/** An admission that reserves less than before is another one: its request would use more than the record counts. */
+function isSame(again: Answer<CommandName>, before: Answer<CommandName>): boolean {
+  const reservedBy = (answer: object) => ('reserved' in answer ? answer.reserved : undefined)
+  return again.outcome === before.outcome && reservedBy(again) === reservedBy(before)
 }
 
 /** Tells a caller. What it throws is uncaught, as that of any callback, and neither fails the write nor keeps the others of it from being told. */

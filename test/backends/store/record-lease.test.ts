@@ -161,6 +161,17 @@ t.test('what the plan of the write refuses is told so: it was suspended, a key h
   }
 })
 
+t.test('what the plan of the write gives less than the lease did is told so', async (t) => {
+  const { now, pass, rival, told, reserved } = await setUp()
+  now(settle('first', 0))
+  await pass()
+  t.match(now(admit('a', 100)), { outcome: 'admitted', reserved: 100 })
+  rival({ ...admit('other', 100), instance: 'b' })
+  rival(settle('other', 1_000_000 - 40))
+  await pass()
+  t.same([told, reserved()], [['first stored', 'a decided otherwise'], ['a']])
+})
+
 t.test('a write without an outcome is repeated, and ends the lease until it succeeds', async (t) => {
   const { now, pass, fails, told, reserved } = await setUp()
   now(admit('a', 100))
