@@ -1,9 +1,36 @@
 /** Outages of Kafka: a broker that is killed or frozen. Messages arrive again without a restart. */
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { ownKafka } from '../../servers/kafka.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin, type RecordingBroker } from './recording-broker.ts'
 import { member } from './group-member.ts'
 import { handled, ready } from '../../contracts/broker.ts'
+
+t.test('connections to a broker that accepts them and never answers are closed, and none outlives the client', async (t) => {
+  const connections: { hasEnded: boolean; isClosed: boolean }[] = []
+  const frozen = createServer({ allowHalfOpen: true }, (socket) => {
+    const connection = { hasEnded: false, isClosed: false }
+    connections.push(connection)
+    socket.resume().on('error', () => {}).on('close', () => (connection.isClosed = true))
+    socket.on('end', () => {
+      connection.hasEnded = true
+      // A peer that has closed its socket resets the connection; one that has ended its half takes this.
+      const writing = setInterval(() => socket.write('late'), 10)
+      socket.on('close', () => clearInterval(writing))
+    })
+  })
+  await once(frozen.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => frozen.close())
+  const broker = await recordingBroker(t, `127.0.0.1:${(frozen.address() as AddressInfo).port}`, { topicPrefix: prefix() })
+  broker.consume('image', handled)
+  broker.publish(ready('image', 'task'))
+  await until(() => connections.filter(({ isClosed }) => isClosed).length >= 3)
+  await broker.close()
+  await until(() => connections.every(({ isClosed }) => isClosed))
+  t.ok(connections.every(({ hasEnded }) => hasEnded))
+  t.comment(`${connections.length} connections`)
+})
 
 /** Every message was sent or lost. */
 async function settled(t: Test, producer: RecordingBroker): Promise<void> {

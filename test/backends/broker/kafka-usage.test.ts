@@ -57,7 +57,7 @@ t.test('usage records arrive on their topic as CloudEvents by tenant, or the bro
 t.test('a process that publishes no more usage records is no longer degraded by those that it failed to', async (t) => {
   const address = readAddress('kafka://127.0.0.1:1', () => '')
   const log = { debug() {}, info() {}, warn() {} }
-  const usage = openUsageProducer({ kafka: openClient(address, log), address, log, counted() {}, sent() {} })
+  const usage = openUsageProducer({ kafka: openClient(address, log).kafka, address, log, counted() {}, sent() {} })
   t.teardown(() => usage.close())
   await t.rejects(usage.publish(RECORDS), { name: 'Unavailable' })
   t.equal(usage.state.problem(), '127.0.0.1:1 does not answer (ECONNREFUSED)')

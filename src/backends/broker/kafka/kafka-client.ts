@@ -1,6 +1,17 @@
 /** The client library, kafkajs: options that survive frozen, killed and missing brokers, and a patch for one bug. */
 import { createRequire } from 'node:module'
-import { Kafka, logLevel, Partitioners, type ConsumerConfig, type KafkaConfig, type ProducerConfig, type SASLOptions } from 'kafkajs'
+import { connect, isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import {
+  Kafka,
+  logLevel,
+  Partitioners,
+  type ConsumerConfig,
+  type KafkaConfig,
+  type ProducerConfig,
+  type SASLOptions,
+  type ISocketFactory,
+} from 'kafkajs'
 import type { BrokerContext } from '../broker.ts'
 import type { Address } from './kafka-url.ts'
 import { openLibraryLog } from './library-log.ts'
@@ -37,10 +48,40 @@ export const CONSUMER: Omit<ConsumerConfig, 'groupId'> = {
   retry: { initialRetryTime: 200, maxRetryTime: 1000, retries: 3, restartOnFailure: async () => false },
 }
 
-export function openClient({ brokers, tls, sasl }: Address, log: BrokerContext['log']): Kafka {
+/** `end` ends its connections, whatever the brokers do; there are no new ones afterwards. */
+export function openClient({ brokers, tls, sasl }: Address, log: BrokerContext['log']): { kafka: Kafka; end(): void } {
   patchTimers()
   const secured: Pick<KafkaConfig, 'ssl' | 'sasl'> = { ...(tls && { ssl: tls }), ...(sasl && { sasl: sasl as SASLOptions }) }
-  return new Kafka({ ...CLIENT, ...secured, brokers, logLevel: logLevel.INFO, logCreator: openLibraryLog(log) })
+  const { socketFactory, end } = openSockets()
+  const kafka = new Kafka({ ...CLIENT, ...secured, brokers, socketFactory, logLevel: logLevel.INFO, logCreator: openLibraryLog(log) })
+  return { kafka, end }
+}
+
+const KEEP_ALIVE_MS = 60_000
+
+/**
+ * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and each attempt to reach it would leave a socket. Here
+ * a connection that it ends is closed, and so are all at the end.
+ */
+function openSockets(): { socketFactory: ISocketFactory; end(): void } {
+  const open = new Set<Socket>()
+  let hasEnded = false
+  return {
+    socketFactory({ host, port, ssl, onConnect }) {
+      if (hasEnded) throw new Error('the client has ended')
+      const name = isIP(host) === 0 ? { servername: host } : {}
+      const socket = ssl ? connectTls({ host, port, ...name, ...ssl }, onConnect) : connect({ host, port }, onConnect)
+      socket.setKeepAlive(true, KEEP_ALIVE_MS)
+      socket.end = () => socket.destroy()
+      open.add(socket)
+      return socket.once('close', () => open.delete(socket))
+    },
+    end() {
+      hasEnded = true
+      // With an error, which ends the requests too.
+      for (const socket of open) socket.destroy(new Error('the client has ended'))
+    },
+  }
 }
 
 type RequestQueue = { pending: unknown[]; throttledUntil: number; scheduleCheckPendingRequests(): void }

@@ -10,7 +10,7 @@ import { openBackoff } from './backoff.ts'
 import { openUsageProducer } from './usage-producer.ts'
 import { openProducer, type KafkaContext, type Producer } from './producer.ts'
 
-/** Close timeout. What is still running then ends by itself a few seconds later. */
+/** Close timeout. What is still running then loses its connections. */
 const CLOSE_MS = 5000
 
 /** Resolves at once, whether or not Kafka is reachable. Throws an Error of one sentence when the address is invalid. */
@@ -18,7 +18,8 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
   const address = readAddress(url, (file) => readFileSync(file, 'utf8'))
   if (address.sasl?.mechanism === 'plain' && !address.tls)
     log.warn({ event: 'kafka_password_unencrypted' }, 'kafka password is sent unencrypted: sasl=plain without tls=true')
-  const context: KafkaContext = { kafka: openClient(address, log), address, log, counted, sent }
+  const { kafka, end } = openClient(address, log)
+  const context: KafkaContext = { kafka, address, log, counted, sent }
   const producers = new Map<string, Producer>()
   const consumers = new Set<Consumer>()
   const usage = openUsageProducer(context)
@@ -42,6 +43,7 @@ export async function openKafka(url: string, { log, counted, sent }: BrokerConte
     let timer: NodeJS.Timeout | undefined
     await Promise.race([all, new Promise((resolve) => (timer = setTimeout(resolve, CLOSE_MS)))])
     clearTimeout(timer)
+    end()
   }
 
   return {
