@@ -13,8 +13,8 @@ export type Empty = {
   place(t: Test): Promise<Place>
 }
 
-/** `server`: URL of test/servers/mongodb.ts; `options`: query of the URL, such as `?retryReads=false`. */
-export async function emptyDatabase(t: Test, server: string, options = ''): Promise<Empty> {
+/** `server`: URL of test/servers/mongodb.ts; `options`: query of the URL, such as `?retryReads=false`; `through`: the URL by which stores reach it. */
+export async function emptyDatabase(t: Test, server: string, options = '', through = server): Promise<Empty> {
   const name = `tollgate-${randomUUID()}`
   const client = new MongoClient(server)
   const db = client.db(name)
@@ -22,7 +22,7 @@ export async function emptyDatabase(t: Test, server: string, options = ''): Prom
     await db.dropDatabase()
     await client.close()
   })
-  const url = `${server}${name}${options}`
+  const url = `${through}${name}${options}`
   return {
     url,
     db,

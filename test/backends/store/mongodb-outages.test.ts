@@ -132,6 +132,8 @@ async function proxyTo(t: Test, url: string): Promise<{ url: string; port: numbe
   const { port } = proxy.address() as AddressInfo
   const through = new URL(url)
   through.port = String(port)
+  // A replica set names its members, past the proxy.
+  through.searchParams.set('directConnection', 'true')
   return {
     url: through.href,
     port,
@@ -209,6 +211,7 @@ t.test('a server that takes half a second to answer is slow, but every verb succ
   await direct.change(ID, plan(), T0)
   const slow = new URL(url)
   slow.port = String(await slowProxy(t, Number(slow.port), 250))
+  slow.searchParams.set('directConnection', 'true')
   const store = await openStore(slow.href)
   t.teardown(() => store.close())
   const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
