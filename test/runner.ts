@@ -1,6 +1,6 @@
 /**
  * Test runner of `npm test`: runs each file, which is a program that prints TAP, by Node itself, and prints a line for each as it ends, failures in full, skipped suites
- * with their reasons, and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test counts as failed. Exit code 1 when a test failed, or none ran.
+ * with their reasons, the files that took longest, and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test counts as failed. Exit code 1 when a test failed, or none ran.
  * The runner of tap would load each file through a compiler of its own, 0.7 s of processor time a file.
  * A full run starts the shared servers, and stops them at the end; in a partial run, each file starts the servers that it needs.
  */
@@ -17,6 +17,8 @@ const CI = process.env['CI'] === 'true'
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 /** Files at a time. */
 const JOBS = 2
+/** How many of the files that took longest are named. */
+const SLOWEST = 10
 /** After which a file that hangs is stopped and counted as failed. */
 const TIMEOUT_S = 1200
 
@@ -38,9 +40,12 @@ function printFailure({ name, wrong }: FailedTest): void {
   for (const one of wrong) console.log(indented(describe(one), 4))
 }
 
+const durations: { file: string; seconds: number }[] = []
+
 function printFile({ file, durationMs, printed, passed, failed, skipped }: FileReport): void {
   const counts = [`${passed} passed`, failed.length > 0 && `${failed.length} failed`, skipped.length > 0 && `${skipped.length} skipped`].filter(Boolean).join(', ')
   console.log(`${failed.length > 0 ? 'not ok' : 'ok'} ${file}: ${counts} in ${(durationMs / 1000).toFixed(1)} s`)
+  durations.push({ file, seconds: durationMs / 1000 })
   if (failed.length === 0) return
   if (printed.trim() !== '') console.log(`  It printed:\n${indented(printed, 4)}`)
   for (const failure of failed) printFailure(failure)
@@ -58,6 +63,8 @@ function conclude(trouble: string | null): void {
   if (sum.failed.length === 0 && sum.passed === 0 && sum.skipped.length === 0) sum.failed.push({ name: ['no test ran'], wrong: [] })
   if (sum.failed.length > 0) console.log('\nFailed, in short:')
   for (const { name, wrong } of sum.failed) console.log(`  ${[name.join(' > '), ...wrong.map(({ what }) => what)].join(': ')}`)
+  const slowest = durations.toSorted((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)
+  if (durations.length > SLOWEST) console.log(`slowest: ${slowest.map(({ file, seconds }) => `${file} ${seconds.toFixed(0)} s`).join(', ')}`)
   console.log(`in ${((performance.now() - start) / 1000).toFixed(1)} s${CI || sum.skipped.length === 0 ? '' : `, ${sum.skipped.length} skipped`}`)
   console.log(`${sum.passed} passed, ${sum.failed.length} failed`)
   if (sum.failed.length > 0) process.exitCode = 1
