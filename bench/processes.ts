@@ -1,6 +1,6 @@
 /** Child processes of a benchmark: start on free loopback ports, readiness, CPU and memory from /proc, stop. */
 import { spawn } from 'node:child_process'
-import { closeSync, openSync, readFileSync } from 'node:fs'
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -88,9 +88,30 @@ export async function start({ script, root, flags = [], args = [], env, output, 
   }
 }
 
+/** Processor time so far, by name, of all processes that this one started, or those started: also that of the servers. */
+export function cpuMsByName(): Map<string, number> {
+  const all = new Map(readdirSync('/proc').flatMap((name) => (/^[0-9]+$/.test(name) ? [[Number(name), statOf(Number(name))] as const] : [])))
+  const isOurs = (pid: number): boolean => pid > 1 && (pid === process.pid || isOurs(Number(all.get(pid)?.fields[1] ?? 0)))
+  const sums = new Map<string, number>()
+  for (const [pid, stat] of all)
+    // With those of its processes that have ended.
+    if (stat && pid !== process.pid && isOurs(pid)) sums.set(stat.name, (sums.get(stat.name) ?? 0) + stat.fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS)
+  return sums
+}
+
+/** Null when the process has ended. `fields` are those after its name. */
+function statOf(pid: number): { name: string; fields: string[] } | null {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const end = stat.lastIndexOf(')')
+    return { name: stat.slice(stat.indexOf('(') + 1, end), fields: stat.slice(end + 2).split(' ') }
+  } catch {
+    return null
+  }
+}
+
 function cpuTicks(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  const { fields = [] } = statOf(pid) ?? {}
   return Number(fields[11]) + Number(fields[12])
 }
 

@@ -9,6 +9,7 @@ import type { Choice } from '../stage.ts'
 import { steadily } from '../load.ts'
 import { media } from '../manifests.ts'
 import { imageBytes } from '../requests.ts'
+import { cpuMsByName } from '../processes.ts'
 import type { Servers } from '../servers.ts'
 import { median, percentile, spread } from '../statistics.ts'
 import type { Table } from '../table.ts'
@@ -21,7 +22,7 @@ const TENANTS = [1, 20]
 const STEADY = { connections: 16, perSecond: 25, count: 500 }
 const LONGEST_MS = 30_000
 
-type Round = { completed: number; accepted: number; gatewayMs: number; workerMs: number }
+type Round = { completed: number; accepted: number; gatewayMs: number; workerMs: number; allMs: number; byName: [string, number][] }
 /** Milliseconds, one per task: the response time of its creation, from its publication to its claim, from creation to end. */
 type Steady = { createdMs: number[]; claimedMs: number[]; endedMs: number[] }
 
@@ -37,16 +38,17 @@ export async function distributedTasks({ start, servers }: Distributed, { rounds
     }
   }
   const rate = (bursts: Round[]) => bursts.map(({ completed }) => completed)
-  const of = (bursts: Round[], which: keyof Round) => median(bursts.map((one) => one[which]))
+  const of = (bursts: Round[], which: Exclude<keyof Round, 'byName'>) => median(bursts.map((one) => one[which]))
   const both = (steady: Steady[], which: keyof Steady) => [0.5, 0.99].map((share) => median(steady.map((one) => percentile(one[which], share))).toFixed(1)).join(' / ')
   return [
     {
       title: `Media tasks over Kafka and MongoDB with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients; one gateway, one worker with ${SETTINGS.WORKER_SLOTS} slots)`,
-      head: ['tenants', 'completed', 'by round', 'accepted', 'CPU per task, gateway', 'worker'],
+      head: ['tenants', 'completed', 'by round', 'accepted', 'CPU per task, gateway', 'worker', 'all with the servers'],
       rows: shapes.map(({ tenants, bursts }) => [
         tenants, `${of(bursts, 'completed').toFixed(0)}/s`, spread(rate(bursts)), `${of(bursts, 'accepted').toFixed(0)}/s`,
-        `${of(bursts, 'gatewayMs').toFixed(1)} ms`, `${of(bursts, 'workerMs').toFixed(1)} ms`,
+        `${of(bursts, 'gatewayMs').toFixed(2)} ms`, `${of(bursts, 'workerMs').toFixed(2)} ms`, `${of(bursts, 'allMs').toFixed(2)} ms`,
       ]),
+      note: shapes.map(({ tenants, bursts }) => `Milliseconds of a task by name of the process, ${tenants} tenants: ${bursts.map(({ byName }) => byName.map(([name, ms]) => `${name} ${ms.toFixed(2)}`).join(', ')).join('; ')}.`).join(' '),
     },
     {
       title: `The same at a steady ${STEADY.perSecond} tasks a second (milliseconds, p50 / p99)`,
@@ -60,13 +62,16 @@ async function burst({ of, keys }: Deployment): Promise<Round> {
   const [[gateway], [worker]] = [of('gateway'), of('worker')]
   if (!gateway || !worker) throw new Error('there is no gateway or no worker')
   await complete(gateway.url, keys, WARM_TASKS, 0)
-  const before = { gatewayMs: gateway.cpuMs(), workerMs: worker.cpuMs() }
+  const before = { gatewayMs: gateway.cpuMs(), workerMs: worker.cpuMs(), names: cpuMsByName() }
   const { acceptedMs, completedMs } = await complete(gateway.url, keys, TASKS, WARM_TASKS)
+  const byName = [...cpuMsByName()].map(([name, ms]): [string, number] => [name, (ms - (before.names.get(name) ?? 0)) / TASKS]).filter(([, ms]) => ms >= 0.01)
   return {
     completed: (TASKS * 1000) / completedMs,
     accepted: (TASKS * 1000) / acceptedMs,
     gatewayMs: (gateway.cpuMs() - before.gatewayMs) / TASKS,
     workerMs: (worker.cpuMs() - before.workerMs) / TASKS,
+    allMs: byName.reduce((sum, [, ms]) => sum + ms, 0),
+    byName: byName.sort((a, b) => b[1] - a[1]),
   }
 }
 
