@@ -63,12 +63,13 @@ export function resultsOf(first: TaskResult): TaskResult[] {
   return [first, ...(first.others ?? [])]
 }
 
-/** How a task ended, decided before its hold is closed. `cost` is the engine's; the charge is clamped to the hold. */
-export type TaskOutcome =
+/** How a task ended and when, decided before its hold is closed; outcomes of earlier releases have no time. `cost` is the engine's; the charge is clamped to the hold. */
+export type TaskOutcome = { at?: number } & (
   | { outcome: 'completed'; cost: number; result: TaskResult }
   | { outcome: 'failed'; code: TaskErrorCode; message: string; details?: TaskErrorDetails }
   /** `cost`, above zero: what a begun run costs though it was canceled. */
   | { outcome: 'canceled'; cost?: number }
+)
 
 /** An outbox event. `body` is the exact text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
@@ -129,6 +130,7 @@ export type Task = {
   endedAt: number | null
   /** When a sweep handles it: end of its lease, or of its time as pending, queued, settling or unrelayed. Null: never. */
   sweepAt: number | null
+  /** Events that an earlier release left here for its relay. */
   outbox: OutboxEvent[]
   /** Its events are in the log. Absent before, and on a task that an earlier release relayed, which knew no log. */
   eventsLogged?: true
@@ -154,8 +156,14 @@ export type TaskFacts = Partial<
   >
 >
 
-/** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below. */
-export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow?: number }
+/** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below, and this `sweepAt`. */
+export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow?: number; sweepAt?: number | null }
+
+/** Whether a task passes a guard. */
+export function passes(task: Pick<Task, 'state' | 'epoch' | 'sweepAt'>, { from, epoch, epochBelow, sweepAt }: TaskGuard): boolean {
+  const isOfEpoch = (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
+  return from.includes(task.state) && isOfEpoch && (sweepAt === undefined || task.sweepAt === sweepAt)
+}
 
 /** What clients see: `processing` are also tasks that settle, and queued ones that wait for another attempt (`startedAt` is set). Others are not visible. */
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const

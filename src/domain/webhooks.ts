@@ -5,7 +5,8 @@
 import { createHmac } from 'node:crypto'
 import { formatMoney } from './money.ts'
 
-export type WebhookEvent = 'task.completed' | 'task.failed' | 'task.refunded'
+export const WEBHOOK_EVENTS = ['task.completed', 'task.failed', 'task.refunded'] as const
+export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number]
 
 /** Money is micro-units, times are epoch milliseconds. */
 export type Completed = {

@@ -1,4 +1,7 @@
-/** Creation of a task: uploads → `pending` → hold → `queued`. A refused request leaves nothing behind; an accepted one is queued before the answer. */
+/**
+ * Creation of a task: uploads → `queued` → hold. A worker takes it by its hold alone. A refused request leaves nothing behind; an accepted one is held before the answer. Earlier
+ * releases stored it as `pending` and queued it once it was held.
+ */
 import { Failure, overLimit, Unavailable } from '../domain/errors.ts'
 import { formatMoney } from '../domain/money.ts'
 import { heal } from '../domain/subscription/clock-healing.ts'
@@ -10,6 +13,7 @@ import type { Task } from '../domain/task.ts'
 import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
+import { isUnheld, reject } from './reject-task.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { removeInlineSources, storeInlineSources } from './inline-sources.ts'
 
@@ -54,7 +58,7 @@ export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Sub
 /**
  * Creates a task, or answers the one that a concurrent request made under its Idempotency-Key. `record` is the subscription's as `currentRecord` read it.
  * Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable` when a backend fails: a task that is
- * not queued then is rejected by the sweep, which releases the hold if there is one.
+ * not held then is rejected, by this request or the sweep.
  */
 export async function createTask(
   context: TaskContext,
@@ -66,7 +70,7 @@ export async function createTask(
   await checkHold(context, creating, request, record)
   await storeInlineSources(context, request, uploads)
   const now = context.clock()
-  const { outcome, task } = await context.store.createTask(pendingTask(request, now))
+  const { outcome, task } = await context.store.createTask(queuedTask(request, now))
   if (outcome === 'existing' && task.id !== request.id) {
     await removeInlineSources(context, request)
     return continueCreation(context, creating, task, request.idempotency, record)
@@ -86,7 +90,7 @@ export async function replay(
   return known && continueCreation(context, creating, known, idempotency, record)
 }
 
-/** The same key with the same body is the same task, in its present state. The creation of one that is still `pending` is continued. */
+/** The same key with the same body is the same task, in its present state. The creation of one that nothing is held for is continued. `record` is the caller's, whose key may have moved since. */
 async function continueCreation(
   context: TaskContext,
   creating: Creating,
@@ -95,7 +99,12 @@ async function continueCreation(
   record: Subscription,
 ): Promise<Created> {
   if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
-  return { outcome: 'replayed', ...(task.state === 'pending' ? await holdFor(context, creating, task) : { task, record }) }
+  const own = record.id === task.subscription ? record : await context.store.subscription(task.subscription)
+  if (!isUnheld(task, own, context.clock())) return { outcome: 'replayed', task, record }
+  const answer = await hold(context, creating, task).catch(outcomeUnknown)
+  // Rejected by the request that created it, which may also have been accepted since this answer, or by the sweep.
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, task.estimatedCost)
+  return { outcome: 'replayed', ...(await confirm(context, task, answer.record)) }
 }
 
 /** Evaluates the hold without writing it: a request that is refused here leaves no trace. */
@@ -112,45 +121,52 @@ async function checkHold({ store, clock }: TaskContext, creating: Creating, requ
   if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, request.estimatedCost)
 }
 
-/** Takes the hold and queues the task. When the hold is refused the task is rejected, which frees its Idempotency-Key in the same write. */
+/** Takes the hold of a task that this request created. When it is refused the task is rejected, which frees its Idempotency-Key in the same write. */
 async function holdFor(context: TaskContext, creating: Creating, task: Task): Promise<{ task: Task; record: Subscription }> {
-  const { store, clock } = context
-  const answer = await creating(async (subscription, facts) => {
-    if (subscription !== task.subscription) return { outcome: 'moved' } as const
-    return store.change(subscription, { op: 'hold', task: task.id, kind: task.kind, amount: task.estimatedCost, ...facts }, clock())
-  })
-  if (answer.outcome === 'held') context.moved('hold', task.tenant, task.estimatedCost)
+  const answer = await hold(context, creating, task).catch(async (error: unknown) =>
+    // Held or not, once it is rejected nothing was accepted.
+    (await reject(context, task).catch(() => false)) ? Promise.reject(error) : outcomeUnknown(error),
+  )
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {
-    const rejected = await store.moveTask(task.id, { from: ['pending'] }, 'rejected', {
-      idempotency: null,
-      sweepAt: null,
-      endedAt: clock(),
-    })
-    // Otherwise another request with its key may have queued it since this answer, and a worker reads the uploads.
-    const present = rejected ? null : await store.task(task.tenant, task.id)
-    const record = present && present.state !== 'rejected' ? await store.subscription(task.subscription) : null
-    if (present && record) return { task: present, record }
-    if (rejected) await removeInlineSources(context, task)
+    const rejected = await reject(context, task)
+    // Otherwise another request with its key has confirmed it since this answer, and a worker reads the uploads.
+    const present = rejected ? null : await context.store.task(task.tenant, task.id)
+    const record = present && present.state !== 'rejected' ? await context.store.subscription(task.subscription) : null
+    if (present && record && !isUnheld(present, record, context.clock())) return { task: present, record }
     throw holdRefused(answer, task.estimatedCost)
   }
-  try {
-    return await enqueue(context, task, answer.record)
-  } catch (error) {
-    throw error instanceof Unavailable ? overLimit(error.limit, { message: UNKNOWN, retryAfterSeconds: 2, cause: error }) : error
-  }
+  // The sweep leaves it alone for so long, and no other request rejects it.
+  if (context.clock() - task.createdAt < PENDING_MS / 2) return accepted(context, task, answer.record)
+  return confirm(context, task, answer.record)
 }
 
-/** Queues a held task: it is accepted then. Throws `Unavailable` when its outcome stays unknown. */
-async function enqueue(context: TaskContext, task: Task, record: Subscription): Promise<{ task: Task; record: Subscription }> {
+/** Takes the hold of a task, or finds it taken. */
+async function hold({ store, clock, moved }: TaskContext, creating: Creating, task: Task): Promise<HoldAnswer> {
+  const answer = await creating(async (subscription, facts) => {
+    if (subscription !== task.subscription) return { outcome: 'moved' } as const
+    const command = { op: 'hold', task: task.id, kind: task.kind, amount: task.estimatedCost, ...facts } as const
+    return store.change(subscription, command, clock())
+  })
+  if (answer.outcome === 'held') moved('hold', task.tenant, task.estimatedCost)
+  return answer
+}
+
+function outcomeUnknown(error: unknown): never {
+  throw error instanceof Unavailable ? overLimit(error.limit, { message: UNKNOWN, retryAfterSeconds: 2, cause: error }) : error
+}
+
+function accepted(context: TaskContext, task: Task, record: Subscription): { task: Task; record: Subscription } {
+  const ready = heldTask(record, task.id)
+  publishReady(context, task.subscription, ready ? [ready] : [], { origin: task })
+  return { task, record }
+}
+
+/** Keeps the sweep, and the request that created it, from rejecting a task that is held. Throws `Unavailable` when its outcome stays unknown. */
+async function confirm(context: TaskContext, task: Task, record: Subscription): Promise<{ task: Task; record: Subscription }> {
   const { store, clock } = context
-  const move = () => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
-  const queued = await move().catch(move)
-  if (queued) {
-    const ready = heldTask(record, queued.id)
-    publishReady(context, queued.subscription, ready ? [ready] : [], { origin: queued })
-    return { task: queued, record }
-  }
-  // Moved by another request with its key, or rejected by the sweep, whose hold must be closed.
+  const move = () => store.moveTask(task.id, { from: ['pending', 'queued'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
+  const queued = await move().catch(move).catch(outcomeUnknown)
+  if (queued) return accepted(context, queued, record)
   const moved = await store.task(task.tenant, task.id)
   if (moved && moved.state !== 'rejected') return { task: moved, record }
   await release(context, task.subscription, task.id, task.estimatedCost)
@@ -178,10 +194,10 @@ export function holdRefused(answer: Exclude<HoldAnswer, { outcome: 'held' | 'alr
   }
 }
 
-function pendingTask(request: NewTask, now: number): Task {
+function queuedTask(request: NewTask, now: number): Task {
   return {
     ...request,
-    state: 'pending',
+    state: 'queued',
     epoch: 0,
     progress: 0,
     attempts: 0,

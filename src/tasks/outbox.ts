@@ -1,11 +1,20 @@
-/** Outbox relay: from a task's events to deliveries and the tenant's event log. The ids follow from task and event, so that relaying twice creates them once. */
+/** Outbox relay: from a task's events to deliveries and the tenant's event log, in the write that makes the task final. The ids follow from task and event, so that relaying twice creates them once. */
+import type { TaskEnd } from '../backends/store/task-store.ts'
 import type { TaskContext } from './task-context.ts'
-import type { Delivery, LoggedEvent, Task } from '../domain/task.ts'
+import type { Delivery, LoggedEvent, OutboxEvent, Task } from '../domain/task.ts'
 
-/** Logs the events of a final task, and stores their deliveries if it has a webhook. `task.refunded` waits until the first attempt of `task.failed` has ended. */
-export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publish'>, task: Task): Promise<void> {
+/**
+ * Logs the events of an ended task, and stores their deliveries if it has a webhook. `task.refunded` waits until the first attempt of `task.failed` has ended. `end`
+ * makes the task final in the same write. Null when it is not there, or not settling any more.
+ */
+export async function relay(
+  context: Pick<TaskContext, 'store' | 'clock' | 'publish'>,
+  task: Task,
+  outbox: readonly OutboxEvent[],
+  end?: TaskEnd,
+): Promise<Task | null> {
   const now = context.clock()
-  const events = task.outbox.map(({ event, body }): LoggedEvent => ({
+  const events = outbox.map(({ event, body }): LoggedEvent => ({
     id: `${task.id}.${event}`,
     tenant: task.tenant,
     taskId: task.id,
@@ -13,8 +22,8 @@ export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publ
     body,
     loggedAt: now,
   }))
-  const deliveries = task.webhookUrl === null ? [] : deliveriesOf(task, task.webhookUrl, now)
-  await context.store.relay(task.id, deliveries, events)
+  const deliveries = task.webhookUrl === null ? [] : deliveriesOf(task, outbox, task.webhookUrl, now)
+  const relayed = await context.store.relay(task.id, deliveries, events, end)
   if (deliveries.length > 0)
     context.publish({
       type: 'webhook.due',
@@ -24,10 +33,11 @@ export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publ
       key: task.id,
       ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }),
     })
+  return relayed
 }
 
-function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
-  return task.outbox.map(({ event, body }) => {
+function deliveriesOf(task: Task, outbox: readonly OutboxEvent[], url: string, now: number): Delivery[] {
+  return outbox.map(({ event, body }) => {
     const waits = event === 'task.refunded'
     return {
       id: deliveryId(task.id, event),

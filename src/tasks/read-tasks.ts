@@ -5,13 +5,24 @@ import { queuePosition } from '../domain/subscription/task-queue.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { publicRecord } from './public-record.ts'
+import { endedTask } from './run-outcome.ts'
 import type { TaskContext } from './task-context.ts'
 
-/** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
-export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
+/**
+ * The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. One that settles has ended once its hold is closed: its
+ * events may be out before it is written.
+ */
+export async function findTask(
+  { store, clock }: Pick<TaskContext, 'store' | 'clock'>,
+  tenant: string,
+  id: string,
+  object?: Task['object'],
+): Promise<Task> {
   const task = await store.task(tenant, id)
   if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
-  return task
+  if (task.state !== 'settling') return task
+  const record = await store.subscription(task.subscription)
+  return holdOf(record?.media?.holds, id) ? task : endedTask(task, clock())
 }
 
 /** The public record of a task. `known`, a subscription record that was just read, saves a read where it has the task's hold. */

@@ -9,11 +9,11 @@ import { eachDue, type SweepTurns } from './due-lists.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
+import { isUnheld, reject, REQUEST_MS } from './reject-task.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './run-outcome.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { sweepEach } from './sweep-pass.ts'
-import { removeInlineSources } from './inline-sources.ts'
 
 const BATCH = 100
 /** Lost leases after which a task fails: its input may crash workers. */
@@ -22,8 +22,6 @@ const LOST_LEASES_MAX = 3
 const CLAIM_MS = 60_000
 /** Until a task is swept again whose sweep failed. */
 const DEFERRED_MS = 15_000
-/** Longer than any request, and than the clocks of two machines differ. */
-const REQUEST_MS = 10 * 60_000
 
 /** Repairs by reason. */
 export type Swept = Record<
@@ -126,7 +124,6 @@ async function sweepTask(context: TaskContext, task: Task, options: SweepOptions
   const graceMs = options.graceMs()
   switch (task.state) {
     case 'pending':
-      return (await reject(context, task)) ? 'rejected' : null
     case 'queued':
       return sweepQueued(context, task, options, await recordOf(task.subscription))
     case 'processing': {
@@ -139,34 +136,22 @@ async function sweepTask(context: TaskContext, task: Task, options: SweepOptions
     case 'settling':
       return (await settle(context, task)) ? 'settled' : null
     default:
-      await relay(context, task)
+      await relay(context, task, task.outbox)
       return 'relayed'
   }
 }
 
-/** A creation that stopped between task and hold: the task is rejected, and its hold released if there is one. */
-async function reject(context: TaskContext, task: Task): Promise<boolean> {
-  const rejected = await context.store.moveTask(task.id, { from: ['pending'] }, 'rejected', {
-    idempotency: null,
-    sweepAt: null,
-    endedAt: context.clock(),
-  })
-  if (!rejected) return false
-  await release(context, task.subscription, task.id, task.estimatedCost)
-  await removeInlineSources(context, task)
-  return true
-}
-
-/** A queued task fails when it can never be claimed: nothing is held for it, as after a partial restore, or no worker takes its kind or operation. `record` was read after the task. */
+/** A queued task is rejected when its creation stopped before its hold. It fails when it can never be claimed: nothing is held for it, as after a partial restore, or no worker takes its kind or operation. `record` was read after the task. */
 async function sweepQueued(
   context: TaskContext,
   task: Task,
   { queueMs, isServed }: SweepOptions,
   record: Subscription | null,
-): Promise<'unheld' | 'unserved' | null> {
+): Promise<'rejected' | 'unheld' | 'unserved' | null> {
   const now = context.clock()
   const guard = { from: ['queued'], epoch: task.epoch } as const
   const hold = holdOf(record?.media?.holds, task.id)
+  if (isUnheld(task, record, now)) return (await reject(context, task)) ? 'rejected' : null
   if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
   const hasWaited = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs
   if (hasWaited && !isServed(task.kind))

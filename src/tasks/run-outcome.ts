@@ -17,7 +17,7 @@ import {
 import { finalEventData } from './final-event-data.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
-import { QUEUED_MS, RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
+import { QUEUED_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
 import { removeInlineSources } from './inline-sources.ts'
 
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
@@ -71,50 +71,51 @@ export async function conclude(context: TaskContext, task: Task, made: RunOutcom
 
 /** Claims the end of a task for one outcome, and settles it. Null when the guard refuses: another run has the task, or it has ended. */
 export async function end(context: TaskContext, id: string, guard: TaskGuard, outcome: TaskOutcome): Promise<Task | null> {
-  const settling = await context.store.moveTask(id, guard, 'settling', { outcome, sweepAt: context.clock() + SETTLING_MS })
+  const at = context.clock()
+  const settling = await context.store.moveTask(id, guard, 'settling', { outcome: { ...outcome, at }, sweepAt: at + SETTLING_MS })
   return settling && settle(context, settling)
 }
 
-/** Closes the hold of a task that is `settling` and makes it final. Every step may be repeated, by a sweep or concurrently. */
-export async function settle(context: TaskContext, task: Task): Promise<Task | null> {
-  const { store, clock } = context
+/**
+ * A task that is `settling` as it is once it is settled. The charge is computed from the task, never from the answer of `close`,
+ * which a repeated settlement does not get again. `now`: its end, where an earlier release decided it.
+ */
+export function endedTask(task: Task, now: number): Task {
   const { outcome } = task
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
-  // The charge is computed from the task, never from the answer of `close`, which a repeated settlement does not get again.
-  const cost = outcome.outcome === 'failed' ? null : (outcome.cost ?? null)
-  const charge = cost === null ? 0 : Math.min(Math.max(cost, 0), task.estimatedCost)
-  const closed = await store.change(
-    task.subscription,
-    { op: 'close', task: task.id, actual: cost === null ? null : charge, epoch: task.epoch },
-    clock(),
-  )
+  const cost = costOf(outcome) ?? 0
+  const charge = Math.min(Math.max(cost, 0), task.estimatedCost)
+  return {
+    ...task,
+    state: outcome.outcome,
+    actualCost: charge,
+    refundAmount: task.estimatedCost - charge,
+    endedAt: Math.max(outcome.at ?? now, task.createdAt),
+    progress: outcome.outcome === 'completed' ? 100 : task.progress,
+  }
+}
+
+/** Null: nothing was made that costs, and the whole hold goes back. */
+function costOf(outcome: TaskOutcome): number | null {
+  return outcome.outcome === 'failed' ? null : (outcome.cost ?? null)
+}
+
+/** Closes the hold of a task that is `settling`, and makes it final in one write with its events. Every step may be repeated, by a sweep or concurrently. */
+export async function settle(context: TaskContext, task: Task): Promise<Task | null> {
+  const { store, clock } = context
+  const ended = endedTask(task, clock())
+  const { state, outcome, actualCost, refundAmount, endedAt, progress } = ended
+  const actual = outcome && costOf(outcome) === null ? null : actualCost
+  await removeInlineSources(context, task)
+  const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual, epoch: task.epoch }, clock())
   if (closed.outcome === 'closed') {
     context.moved('capture', task.tenant, closed.burned)
     context.moved('void', task.tenant, task.estimatedCost - closed.burned)
   }
   publishReady(context, task.subscription, closed.ready)
-  await removeInlineSources(context, task)
-  const now = clock()
-  const ended: Task = {
-    ...task,
-    state: outcome.outcome,
-    actualCost: charge,
-    refundAmount: task.estimatedCost - charge,
-    endedAt: Math.max(now, task.createdAt),
-    progress: outcome.outcome === 'completed' ? 100 : task.progress,
-  }
   const outbox = events(context, ended, closed.available)
-  const final = await store.moveTask(task.id, { from: ['settling'] }, outcome.outcome, {
-    actualCost: ended.actualCost,
-    refundAmount: ended.refundAmount,
-    endedAt: ended.endedAt,
-    progress: ended.progress,
-    outbox,
-    sweepAt: outbox.length > 0 ? now + RELAY_MS : null,
-  })
-  if (!final) return store.task(task.tenant, task.id)
-  if (outbox.length > 0) await relay(context, final)
-  return final
+  const final = await relay(context, ended, outbox, { state, facts: { actualCost, refundAmount, endedAt, progress } })
+  return final ?? store.task(task.tenant, task.id)
 }
 
 /** The events of the contract (specification, section 3). A cancellation has none. */

@@ -35,4 +35,3 @@ export const PENDING_MS = 60_000
 /** How often the sweep examines a queued task. */
 export const QUEUED_MS = 15 * 60_000
 export const SETTLING_MS = 15_000
-export const RELAY_MS = 5_000

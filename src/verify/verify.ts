@@ -9,6 +9,7 @@ import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/sub
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { deliveryId } from '../tasks/outbox.ts'
+import { isUnheld } from '../tasks/reject-task.ts'
 import { eventLogViolations } from './event-invariants.ts'
 import { takeInventory } from './inventory.ts'
 import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
@@ -148,11 +149,12 @@ async function verifyClock({ store, now, found }: Reading, record: Subscription)
   if (ahead > 0) found.violations.push(`${record.id}: its time is ${Math.round(ahead / 1000)} s ahead of the store's clock`)
 }
 
-/** Open before the record was read and open after: it never settled, so the record must hold it. */
-async function verifyUnheld({ store, found }: Reading, task: Task, after: Subscription): Promise<void> {
+/** Open before the record was read and open after: it never settled, so the record must hold it, unless it is still being created. */
+async function verifyUnheld({ store, now, found }: Reading, task: Task, after: Subscription): Promise<void> {
   if (holdOf(after.media?.holds, task.id)) return
   const again = await store.task(task.tenant, task.id)
-  if (again && isOpen(again)) found.violations.push(`task ${task.id} of ${after.id} is ${again.state}, but nothing is held for it`)
+  if (again && isOpen(again) && !isUnheld(again, after, now))
+    found.violations.push(`task ${task.id} of ${after.id} is ${again.state}, but nothing is held for it`)
 }
 
 /** A hold that exists before and after its task was read must belong to an open task, within the time of the sweeps. */

@@ -40,7 +40,7 @@ const storeBugs: Listed[] = [
   },
   {
     name: 'the epoch of a guard is ignored',
-    file: `${STORE}/tasks.ts`, within: 80,
+    file: 'src/domain/task.ts', within: 80,
     from: '(epoch === undefined || task.epoch === epoch)',
     to: 'true',
   },
@@ -78,16 +78,28 @@ const creationBugs: Listed[] = [
     to: '',
   },
   {
-    name: 'a pending task is never rejected',
+    name: 'a task that is not held is never rejected',
     file: 'src/tasks/recovery-sweeps.ts', within: 120,
     from: `return (await reject(context, task)) ? 'rejected' : null`,
     to: 'return null',
   },
   {
     name: 'a rejected task keeps its Idempotency-Key',
-    file: 'src/tasks/recovery-sweeps.ts', within: 200,
-    from: `'rejected', { idempotency: null, sweepAt: null`,
-    to: `'rejected', { sweepAt: null`,
+    file: 'src/tasks/reject-task.ts', within: 200,
+    from: '{ idempotency: null, sweepAt: null',
+    to: '{ sweepAt: null',
+  },
+  {
+    name: 'a task is rejected although its hold was found',
+    file: 'src/tasks/reject-task.ts', within: 200,
+    from: "epochBelow: 1, sweepAt: task.sweepAt }",
+    to: 'epochBelow: 1 }',
+  },
+  {
+    name: 'a request that was frozen after its hold does not look at its task again',
+    file: 'src/tasks/create-task.ts', within: 400,
+    from: 'if (context.clock() - task.createdAt < PENDING_MS / 2) return',
+    to: 'return',
   },
 ]
 
@@ -160,14 +172,14 @@ const moneyBugs: Listed[] = [
   {
     name: 'a canceled run is charged, and its hold goes back whole',
     file: 'src/tasks/run-outcome.ts', within: 20,
-    from: 'actual: cost === null ? null : charge',
-    to: `actual: outcome.outcome === 'completed' ? charge : null`,
+    from: 'outcome && costOf(outcome) === null ? null : actualCost',
+    to: `outcome?.outcome === 'completed' ? actualCost : null`,
   },
   {
     name: 'a task is charged only by the first close',
     file: 'src/tasks/run-outcome.ts', within: 250,
-    from: 'actualCost: charge,',
-    to: `actualCost: closed.outcome === 'closed' ? charge : 0,`,
+    from: 'facts: { actualCost, ',
+    to: `facts: { actualCost: closed.outcome === 'closed' ? actualCost : 0, `,
   },
   {
     name: 'a closed hold stays',
@@ -221,22 +233,16 @@ const deliveryBugs: Listed[] = [
     to: 'const outbox = task.webhookUrl === null ? [] : events(',
   },
   {
-    name: 'an outbox that is not relayed at once is never relayed',
-    file: 'src/tasks/recovery-sweeps.ts', within: 200,
-    from: `await relay(context, task)\n      return 'relayed'`,
-    to: `return 'relayed'`,
-  },
-  {
     name: 'the refund is delivered at the same time as the failure',
     file: 'src/tasks/outbox.ts', within: 40,
     from: `const waits = event === 'task.refunded'`,
     to: 'const waits = false',
   },
   {
-    name: 'events are written after the state',
+    name: 'a task ends without its events',
     file: 'src/tasks/run-outcome.ts', within: 20,
-    from: '    outbox,\n',
-    to: '    outbox: [],\n',
+    from: 'relay(context, ended, outbox,',
+    to: 'relay(context, ended, [],',
   },
 ]
 

@@ -42,7 +42,7 @@ const FAULT_PROFILES: Record<string, Ranges & { rates: Rates }> = {
 export const FAULT_POINTS = {
   media: [
     'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing',
-    'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace requeue', 'claimDeliveries',
+    'renewTask', 'moveTask settling', 'read close', 'replace close', 'relay', 'replace requeue', 'claimDeliveries',
     'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod', 'files put', 'files stat', 'files remove', 'replace applyPlan',
     'replace removePlan',
   ],
@@ -56,8 +56,8 @@ export const FAULT_POINTS = {
 const KNOWN_RACES: Record<keyof typeof FAULT_POINTS, [here: string, there: string][]> = {
   media: [
     ['replace claim', 'replace requeue'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
-    ['replace requeue', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
-    ['replace removePlan', 'replace applyPlan'], ['files put', 'moveTask processing'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
+    ['replace requeue', 'replace claim'], ['relay', 'read close'], ['recordAttempt', 'claimDeliveries'],
+    ['replace removePlan', 'replace applyPlan'], ['files put', 'moveTask processing'], ['replace hold', 'moveTask rejected'], ['moveTask queued', 'moveTask rejected'], ['renewTask', 'moveTask queued'],
   ],
   coding: [
     ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['heartbeat', 'replace expire'], ['replace expire', 'heartbeat'],

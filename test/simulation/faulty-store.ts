@@ -9,7 +9,7 @@ import { brief, type Actor, type PendingCommand, type Process, type Scheduler, t
 
 const READS = new Set<string>([
   'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
-  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations', 'usageRecords',
+  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations', 'usageRecords', 'usageFloor',
 ])
 
 export type FaultyOptions = {
@@ -116,11 +116,8 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
   }
 }
 
-const FINAL = new Set(['completed', 'failed', 'canceled'])
-
 /** `moveTask` is a fault point of its own for each kind of target state. */
 function labelOf(verb: string, args: unknown[]): string {
   if (verb !== 'moveTask') return verb
-  const to = String(args[2])
-  return `moveTask ${FINAL.has(to) ? 'final' : to}`
+  return `moveTask ${String(args[2])}`
 }

@@ -4,11 +4,13 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
 import { openStore } from '../../src/backends/store/store.ts'
-import type { Answer } from '../../src/domain/subscription/commands.ts'
-import { createTask } from '../../src/tasks/create-task.ts'
+import type { Answer, Command } from '../../src/domain/subscription/commands.ts'
+import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { createTask, replay } from '../../src/tasks/create-task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sourceFile } from '../../src/tasks/inline-sources.ts'
-import { hold, mediaPlan, T0, task } from '../contracts/store/acme.ts'
+import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
+import { mediaPlan, T0, task } from '../contracts/store/acme.ts'
 
 const quiet = () => {}
 
@@ -23,15 +25,25 @@ async function open(t: Test) {
   return { store, files, context, record }
 }
 
-t.test('a late refusal leaves the task that another request with its key had queued, and its uploads, and answers it', async (t) => {
-  const { store, files, context, record } = await open(t)
+/** Requests with the key of the record. */
+const creatingOf = ({ keysVersion }: Subscription): Parameters<typeof createTask>[1] => async (attempt) => (await attempt('acme/studio', { keyId: 'key-1', keyCap: null, keysVersion })) as never
+
+const unanswered = (verb: (...args: never[]) => Promise<unknown>) => async (...args: never[]) => {
+  await verb(...args)
+  throw new Unavailable('store', new Error('no answer'))
+}
+
+/** A task whose creation stopped before its hold. */
+const stopped = task(1, { state: 'queued', sweepAt: T0 + 60_000, idempotency: { key: 'again', bodyHash: 'b' } })
+
+t.test('a late refusal leaves the task that another request with its key had held, and its uploads, and answers it', async (t) => {
+  const { files, context, record } = await open(t)
   const request = task(1, { object: 'operation', kind: 'upscale', input: { media_url: { content_type: 'image/png', bytes: 3 } }, idempotency: { key: 'again', bodyHash: 'b' } })
 
   const answers: (() => Promise<Answer<'hold'>>)[] = [
     async () => ({ outcome: 'held' }) as Answer<'hold'>,
     async () => {
-      await store.change('acme/studio', hold(request.id, 'upscale'), T0)
-      await store.moveTask(request.id, { from: ['pending'] }, 'queued', {})
+      await replay(context, creatingOf(record), 'acme', request.idempotency, record)
       return { outcome: 'insufficient', available: 0 } as Answer<'hold'>
     },
   ]
@@ -41,30 +53,55 @@ t.test('a late refusal leaves the task that another request with its key had que
   t.ok(await files.stat(sourceFile(request.id, '/media_url')), 'its upload is there')
 })
 
-for (const [verb, promise] of [
-  ['createTask', 'a creation that could not be stored for sure answers that nothing was accepted, and its task is never queued'],
-  ['moveTask', 'a creation whose queueing has an unknown outcome answers that the task may have been accepted'],
-] as const) {
-  t.test(promise, async (t) => {
-    const { store, context, record } = await open(t)
-    const unanswered = async (...args: never[]) => {
-      await (store[verb] as (...args: never[]) => Promise<unknown>)(...args)
-      throw new Unavailable('store', new Error('no answer'))
-    }
-    const request = task(1)
-    const creating: Parameters<typeof createTask>[1] = async (attempt) => (await attempt('acme/studio', { keyId: request.keyId, keyCap: null, keysVersion: record.keysVersion })) as never
-    const creation = createTask({ ...context, store: { ...store, [verb]: unanswered } }, creating, request, record)
-    if (verb === 'moveTask') await t.rejects(creation, { code: 'unavailable', status: 503, message: /whether the task was accepted is not known/ })
-    else await t.rejects(creation, Unavailable)
-    t.match(await store.task('acme', request.id), { state: verb === 'moveTask' ? 'queued' : 'pending' })
-  })
-}
-
-t.test('a queueing that got no answer is tried once more: the task is accepted', async (t) => {
+t.test('a refusal of the hold rejects the task at once, and its key is free', async (t) => {
   const { store, context, record } = await open(t)
+  const answers = [{ outcome: 'held' }, { outcome: 'insufficient', available: 0 }]
+  const creating = (async () => answers.shift()) as unknown as Parameters<typeof createTask>[1]
+  await t.rejects(createTask(context, creating, stopped, record), { code: 'insufficient_balance' })
+  t.match(await store.task('acme', stopped.id), { state: 'rejected', idempotency: null })
+})
+
+t.test('a creation that could not be stored for sure answers that nothing was accepted, and the sweep rejects its task', async (t) => {
+  const { store, context, record } = await open(t)
+  await t.rejects(createTask({ ...context, store: { ...store, createTask: unanswered(store.createTask) as typeof store.createTask } }, creatingOf(record), stopped, record), Unavailable)
+  t.match(await sweepTasks({ ...context, clock: () => T0 + 60_000 }), { rejected: 1, unheld: 0 })
+  t.match(await store.task('acme', stopped.id), { state: 'rejected', idempotency: null })
+})
+
+t.test('a creation whose hold has an unknown outcome gives the hold back and answers that nothing was accepted, or that this is not known', async (t) => {
+  for (const isDown of [false, true]) {
+    const { store, context, record } = await open(t)
+    let holds = 0
+    const change = (id: string, command: Command, now: number) => (command.op === 'hold' && holds++ === 0 ? unanswered(store.change)(id as never, command as never, now as never) : store.change(id, command as never, now))
+    const moveTask = isDown ? () => Promise.reject(new Unavailable('store', new Error('down'))) : store.moveTask
+    const creation = createTask({ ...context, store: { ...store, change: change as typeof store.change, moveTask } }, creatingOf(record), stopped, record)
+    if (isDown) await t.rejects(creation, { code: 'unavailable', status: 503, message: /whether the task was accepted is not known/ })
+    else await t.rejects(creation, Unavailable)
+    t.match(await store.task('acme', stopped.id), { state: isDown ? 'queued' : 'rejected' })
+    t.equal((await store.subscription('acme/studio'))?.media?.holds.count, isDown ? 1 : 0)
+  }
+})
+
+t.test('a repeated request continues a creation that stopped before its hold, and tries once more to confirm it: the sweep leaves the task', async (t) => {
+  const { store, context, record } = await open(t)
+  await store.createTask(stopped)
   let tries = 0
   const moveTask = (...args: Parameters<typeof store.moveTask>) => (tries++ === 0 ? Promise.reject(new Unavailable('store', new Error('no answer'))) : store.moveTask(...args))
-  const creating: Parameters<typeof createTask>[1] = async (attempt) => (await attempt('acme/studio', { keyId: 'key-1', keyCap: null, keysVersion: record.keysVersion })) as never
-  t.match(await createTask({ ...context, store: { ...store, moveTask } }, creating, task(1), record), { outcome: 'created', task: { state: 'queued' } })
+  t.match(await replay({ ...context, store: { ...store, moveTask } }, creatingOf(record), 'acme', stopped.idempotency, record), { outcome: 'replayed', task: { state: 'queued' } })
   t.equal(tries, 2)
+  t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 1)
+  t.match(await sweepTasks({ ...context, clock: () => T0 + 60_000 }), { rejected: 0, unheld: 0 })
+})
+
+t.test('a request that was frozen until the sweep rejected its task gives its hold back, and answers that nothing was accepted', async (t) => {
+  const { store, context, record } = await open(t)
+  let now = T0
+  const change = async (id: string, command: Command, at: number) => {
+    now = T0 + 60_000
+    if (command.op === 'hold') await sweepTasks({ ...context, clock: () => now })
+    return store.change(id, command as never, at)
+  }
+  await t.rejects(createTask({ ...context, clock: () => now, store: { ...store, change: change as typeof store.change } }, creatingOf(record), stopped, record), { code: 'unavailable' })
+  t.match(await store.task('acme', stopped.id), { state: 'rejected', idempotency: null })
+  t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
 })

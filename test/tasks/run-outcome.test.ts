@@ -5,6 +5,7 @@ import { openStore } from '../../src/backends/store/store.ts'
 import { balanceOf } from '../../src/domain/balance.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
+import { findTask } from '../../src/tasks/read-tasks.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import { cancel, conclude, rememberJob, settle, type RunOutcome } from '../../src/tasks/run-outcome.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
@@ -33,7 +34,7 @@ async function running(t: Test) {
   const log = { info: quiet, warn: quiet, error: quiet }
   const moved: TaskContext['moved'] = (move, _, micro) => void (moves[move] += micro)
   const publish = (message: unknown) => void published.push(message)
-  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish, moved, log } as unknown as TaskContext
+  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish, moved, link: () => 'https://files.example/f', log } as unknown as TaskContext
   const claim = async (): Promise<Task> => {
     const started: Task[] = []
     await claimDue(context, { leaseMs: LEASE_MS, kinds: ['image'], limit: 1, start: (one) => void started.push(one) })
@@ -106,6 +107,28 @@ t.test('a task that waits for another attempt without a job costs nothing when i
   t.match(balanceOf((await store.subscription(ID))!.media!), { burned: 0, held: QUOTE })
   t.match(moves, { capture: 0, void: QUOTE })
   t.same((await verifyStore(store, { now: time.now })).violations, [])
+})
+
+t.test('a task whose hold is closed is shown as ended, before it is written so', async (t) => {
+  const { store, context, first } = await running(t)
+  const result = { file: 'f', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: T0 + HOUR_MS }
+  await store.moveTask(first.id, { from: ['processing'] }, 'settling', { outcome: { outcome: 'completed', cost: 60, result, at: T0 + 7 }, sweepAt: T0 })
+  t.match(await findTask(context, 'acme', first.id), { state: 'settling', endedAt: null })
+  await store.change(ID, { op: 'close', task: first.id, actual: 60, epoch: first.epoch }, T0)
+  const shown = await findTask(context, 'acme', first.id)
+  t.match(shown, { state: 'completed', actualCost: 60, refundAmount: 40, progress: 100, endedAt: T0 + 7 })
+  t.match(await sweepTasks(context), { settled: 1 })
+  t.same(await findTask(context, 'acme', first.id), { ...shown, sweepAt: null, eventsLogged: true })
+})
+
+t.test('the sweep relays what an earlier release left in an outbox', async (t) => {
+  const { store, context } = await running(t)
+  const ended = { state: 'completed', endedAt: T0, sweepAt: T0, webhookUrl: 'https://hooks.example/acme' } as const
+  await store.createTask(task(3, { ...ended, outbox: [{ event: 'task.completed', body: '{}' }] }))
+  t.match(await sweepTasks(context), { relayed: 1 })
+  t.match(await store.task('acme', taskId(3)), { state: 'completed', outbox: [], sweepAt: null, eventsLogged: true })
+  t.match(await store.deliveries(taskId(3)), [{ event: 'task.completed', body: '{}', state: 'pending' }])
+  t.match(await store.events('acme', 0, 0, 10), [{ event: 'task.completed', body: '{}' }])
 })
 
 t.test('what a late request holds for a task that settles is given back, and is no second charge', async (t) => {

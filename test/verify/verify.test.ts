@@ -151,7 +151,7 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
   {
     damage: 'an open task without a hold',
     statements: ['DELETE FROM subscription_holds'],
-    reports: /is queued, but nothing is held for it/,
+    reports: /is (queued|processing), but nothing is held for it/,
   },
   {
     damage: 'a hold without a task',

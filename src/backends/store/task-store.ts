@@ -35,6 +35,9 @@ export type DueList = { states: readonly TaskState[]; after: string; limit: numb
 /** `oldestAt`: epoch milliseconds. */
 export type OpenTasks = { state: TaskState; kind: string; count: number; oldestAt: number }
 
+/** The final state of a task, and its facts. */
+export type TaskEnd = { state: TaskState; facts: TaskFacts }
+
 export type TaskStore = {
   /**
    * Ids of subscriptions with a queued task of one of these kinds that is ready at `now`, and a free concurrency slot. The one not served for
@@ -76,10 +79,11 @@ export type TaskStore = {
   removeTasks(before: number, limit: number): Promise<number>
 
   /**
-   * Outbox relay: stores the deliveries of a task and appends its events to the tenant's log, those that are not stored yet, and clears its
-   * outbox and `sweepAt`, in one write. Does nothing when the task is not there.
+   * Stores the deliveries of a task and appends its events to the tenant's log, those that are not stored yet, and clears its outbox and `sweepAt`,
+   * in one write; with `end`, it makes a task that is settling final in that write. Returns the task as it is then, or null when it is not
+   * there, or not settling.
    */
-  relay(taskId: string, deliveries: Delivery[], events: LoggedEvent[]): Promise<void>
+  relay(taskId: string, deliveries: Delivery[], events: LoggedEvent[], end?: TaskEnd): Promise<Task | null>
   /**
    * The events of a tenant in the order of the log, those after the position `after` (0: from the first) that were relayed at `since` or later. An event
    * never appears before one that a reader has seen: who goes on after the last position misses none, however late a write lands.

@@ -11,7 +11,7 @@ import { allDue, delivery, hold, mediaPlan, T0, task, taskId } from '../../contr
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty-store.ts'
 
-type Thing = { _id: string; write?: string; n: number; name?: string }
+type Thing = { _id: string; write?: string; n: number; version?: number; name?: string }
 type Bulk = Collection['bulkWrite']
 
 async function empty(t: Test): Promise<Empty | null> {
@@ -33,9 +33,9 @@ async function things(t: Test) {
   const found = await empty(t)
   if (!found) return null
   const collection = found.db.collection<Thing>(`things-${randomUUID()}`)
-  await collection.insertMany(['a', 'b', 'c', 'd', 'e'].map((_id) => ({ _id, n: 1, name: `name of ${_id}` })))
+  await collection.insertMany(['a', 'b', 'c', 'd', 'e'].map((_id) => ({ _id, n: 1, version: 1, write: `first of ${_id}`, name: `name of ${_id}` })))
   const swap = batchReplacements(collection, () => 1)
-  const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Replacement<Thing> => ({ next: { _id, n: from + 1, write: randomUUID(), ...facts }, when: { n: from } })
+  const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Replacement<Thing> => ({ next: { _id, n: from + 1, version: from + 1, write: randomUUID(), ...facts }, when: { version: from } })
   return { collection, swap, raise }
 }
 
@@ -58,13 +58,31 @@ t.test('some swaps of one command take effect and some are lost, and each caller
   t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n }) => n), [2, 2, 2, 3, 3])
 })
 
+t.test('swaps of documents whose last write is known are one statement, each with its own outcome', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { collection, swap, raise } = found
+  const statements: number[] = []
+  intercept(t, (write, operations) => (statements.push(operations.length), write()))
+  const after = (_id: string, write: string | null, facts: Partial<Thing> = {}): Replacement<Thing> => ({ ...raise(_id, 1, facts), when: { write } })
+  const first = (_id: string, facts: Partial<Thing> = {}) => after(_id, `first of ${_id}`, facts)
+  t.same(await outcomes([swap(first('b')), swap(first('a', { name: '$n' }))]), ['swapped', 'swapped'])
+  t.match(await collection.findOne({ _id: 'a' }), { n: 2, name: '$n' })
+  t.same(await outcomes([swap(first('c')), swap(first('b')), swap(after('nobody', null)), swap(after('d', null)), swap(after('e', 'another'))]), ['swapped', 'lost', 'lost', 'lost', 'lost'])
+  t.same(await outcomes([swap(first('d')), swap(raise('a', 2)), swap(raise('e', 1))]), ['swapped', 'swapped', 'swapped'])
+  t.same(statements, [1, 1, 3])
+  await collection.updateOne({ _id: 'e' }, { $unset: { write: '' } })
+  t.same(await outcomes([swap(after('e', null)), swap(first('d'))]), ['swapped', 'lost'], 'one that an early release wrote')
+  t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n, name }) => [n, name]), [[3, undefined], [2, undefined], [2, undefined], [2, undefined], [2, undefined]])
+})
+
 t.test('a swap that was overwritten before its outcome was read cannot be distinguished from a lost one: both are unavailable, the others are not', async (t) => {
   const found = await things(t)
   if (!found) return
   const { collection, swap, raise } = found
   intercept(t, async (write) => {
     const written = await write()
-    await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another process', n: 9 } })
+    await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another process', n: 9, version: 9 } })
     return written
   })
   t.same(await outcomes([swap(raise('a', 1)), swap(raise('b', 1)), swap(raise('c', 7))]), ['swapped', 'Unavailable', 'Unavailable'])
@@ -157,18 +175,18 @@ t.test('a cached task that another process changed is read again before a refusa
   t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
 })
 
-t.test('a task that is removed while the outboxes of several are cleared keeps no deliveries, and the others do', async (t) => {
+t.test('a task that is removed while several are relayed keeps no deliveries, and the others do', async (t) => {
   const found = await empty(t)
   const store = await (await found?.place(t))?.open()
   if (!found || !store) return
-  const { updateMany } = Collection.prototype
-  t.teardown(() => Object.assign(Collection.prototype, { updateMany }))
+  const { bulkWrite } = Collection.prototype
+  t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
   const ns = [1, 2, 3]
   await Promise.all(ns.map((n) => store.createTask(task(n, { state: 'completed', outbox: [{ event: 'task.completed', body: '{}' }], sweepAt: T0 }))))
-  Collection.prototype.updateMany = async function (this: Collection, ...command: Parameters<Collection['updateMany']>) {
-    await this.deleteOne({ _id: taskId(2) } as Document)
-    return updateMany.apply(this, command)
-  } as typeof updateMany
+  Collection.prototype.bulkWrite = async function (this: Collection, ...command: Parameters<Collection['bulkWrite']>) {
+    if (this.collectionName === 'tasks') await this.deleteOne({ _id: taskId(2) } as Document)
+    return bulkWrite.apply(this, command)
+  } as typeof bulkWrite
   await Promise.all(ns.map((n) => store.relay(taskId(n), [delivery(n)], [])))
   t.same(await Promise.all(ns.map(async (n) => (await store.deliveries(taskId(n))).length)), [1, 0, 1])
   t.match(await Promise.all(ns.map((n) => store.task('acme', taskId(n)))), [{ outbox: [], sweepAt: null }, null, { outbox: [], sweepAt: null }])
@@ -183,7 +201,8 @@ t.test('records of several plans share a command; large ones are limited by byte
   const ids = Array.from({ length: 12 }, (_, n) => `acme/plan-${n}`)
   await Promise.all(ids.map((id) => store.change(id, mediaPlan(), T0)))
   const commands: number[] = []
-  intercept(t, (write, operations) => (commands.push(operations.length), write()))
+  const countOf = (operation: Document) => operation['updateMany']?.filter._id.$in.length ?? 1
+  intercept(t, (write, operations) => (commands.push(operations.map(countOf).reduce((sum, count) => sum + count, 0)), write()))
   await Promise.all(ids.map((id) => store.change(id, hold(taskId(1)), T0)))
   // As many as one read brings, or more where a write waits for the one before it.
   t.ok(Math.max(...commands) >= 8, `${commands} records a command`)

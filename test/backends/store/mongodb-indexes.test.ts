@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
-import { INDEXES } from '../../../src/backends/store/mongodb/mongodb.ts'
-import type { Index } from '../../../src/backends/store/mongodb/indexes.ts'
+import { INDEXES, OBSOLETE } from '../../../src/backends/store/mongodb/mongodb.ts'
+import { dropIndexes, type Index } from '../../../src/backends/store/mongodb/indexes.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
 import { mongodb } from '../../servers/mongodb.ts'
@@ -119,6 +119,19 @@ async function explained(t: Test, client: MongoClient, commands: Document[]): Pr
     t.notMatch(plan, /"stage":"(COLLSCAN|SORT)"/, JSON.stringify(shape))
   }
 }
+
+t.test('indexes of the release before are dropped, as far as they are there, and no others', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { place, db } = await emptyDatabase(t, server)
+  await (await (await place(t)).open()).close()
+  await db.collection('tasks').createIndexes([{ name: 'listed', key: { tenant: 1, object: 1, state: 1, _id: -1, createdAt: 1 } }])
+  await Promise.all([dropIndexes(db, OBSOLETE), dropIndexes(db, OBSOLETE)])
+  for (const [collection, all] of Object.entries(INDEXES)) {
+    const there = (await db.collection(collection).indexes()).map(({ name }) => name).filter((name) => name !== '_id_')
+    t.same(there.toSorted(), all.map(({ name }) => name).toSorted(), collection)
+  }
+})
 
 t.test('docs/store.md lists every index', async (t) => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/store.md'), 'utf8')

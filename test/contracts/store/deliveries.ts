@@ -4,9 +4,10 @@ import type { DeliveryCaps } from '../../../src/backends/store/task-store.ts'
 import type { Delivery, DeliveryAttempt } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
-import { allDue, delivery, T0, task, taskId } from './acme.ts'
+import { allDue, delivery, logged, T0, task, taskId } from './acme.ts'
 
 const LEASE_MS = 1000
+const RESULT = { file: 'f', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: T0 + 1000 }
 const ALL = { since: T0 - 1, until: T0 + 1000, event: null, states: null }
 const WIDE: DeliveryCaps = { limit: 1000, perHost: 1000, perTenant: 1000, perQueue: 1000 }
 
@@ -47,6 +48,24 @@ export const deliveryPromises: Promises<Place> = {
     await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded], [])
     t.match(await store.deliveries(taskId(1)), [{ id: failed.id, state: 'delivered', attempts: [{ number: 1 }] }, { state: 'waiting' }])
     t.same(await claim(store, T0 + 10_000), [], 'a finished delivery is not created again')
+  },
+
+  'a task that settles is final in the write that stores its events and deliveries, once': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const settling = task(1, { state: 'settling', startedAt: T0, outcome: { outcome: 'completed', cost: 7, result: RESULT, at: T0 + 5 } })
+    await store.createTask(settling)
+    await store.createTask(task(2, { state: 'processing', startedAt: T0 }))
+    const end = { state: 'completed', facts: { actualCost: 7, refundAmount: 39_993, endedAt: T0 + 5, progress: 100 } } as const
+    const final = { ...settling, ...end.facts, state: end.state, sweepAt: null, eventsLogged: true }
+    const relays = [store, other, store].map((handle) => handle.relay(taskId(1), [delivery(1)], [logged(1)], end))
+    t.same((await Promise.all(relays)).filter((relayed) => relayed !== null), [final])
+    t.equal(await other.relay(taskId(1), [delivery(1)], [logged(1)], { ...end, facts: { ...end.facts, actualCost: 0 } }), null, 'it does not settle any more')
+    t.same(await other.task('acme', taskId(1)), final)
+    t.same(await store.deliveries(taskId(1)), [delivery(1)])
+    t.match(await other.events('acme', 0, 0, 10), [{ id: logged(1).id, position: 1 }])
+    t.equal(await store.relay(taskId(2), [], [], end), null, 'it does not settle')
+    t.match(await store.task('acme', taskId(2)), { state: 'processing', endedAt: null })
+    t.equal(await store.relay(taskId(3), [], [], end), null, 'it is not there')
   },
 
   'deliveries that wait for another one are listed by id, and each is released once': async (t, place) => {

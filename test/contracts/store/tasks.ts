@@ -1,5 +1,5 @@
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/domain/task.ts'
+import { FINAL, type Task, type TaskFacts, type TaskFilter, type TaskState } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { allDue, delivery, T0, task, taskId } from './acme.ts'
@@ -24,7 +24,8 @@ async function taskIn(store: Store, state: TaskState, created: Task, facts: Task
   let { task: now } = await store.createTask(created)
   for (const [i, to] of TRANSITIONS[state].entries()) {
     const isLast = i === TRANSITIONS[state].length - 1
-    now = (await store.moveTask(created.id, { from: [now.state] }, to, isLast ? { sweepAt: null, ...facts } : {})) ?? now
+    const last = { sweepAt: FINAL.includes(to) ? null : created.sweepAt, ...(FINAL.includes(to) && { endedAt: T0 }), ...facts }
+    now = (await store.moveTask(created.id, { from: [now.state] }, to, isLast ? last : {})) ?? now
   }
   return now
 }
@@ -93,9 +94,10 @@ export const taskPromises: Promises<Place> = {
     t.equal(await other.moveTask(taskId(1), { from: ['pending', 'processing'] }, 'processing', facts), null)
     t.equal(await other.moveTask(taskId(1), { from: ['queued'], epochBelow: 0 }, 'processing', facts), null)
     t.equal(await other.moveTask(taskId(2), { from: ['queued'] }, 'processing', facts), null, 'not there')
+    t.equal(await other.moveTask(taskId(1), { from: ['queued'], sweepAt: T0 }, 'rejected', {}), null)
     t.same(await store.task('acme', taskId(1)), queued)
 
-    const processing = await other.moveTask(taskId(1), { from: ['pending', 'queued'], epochBelow: 3 }, 'processing', facts)
+    const processing = await other.moveTask(taskId(1), { from: ['pending', 'queued'], epochBelow: 3, sweepAt: queued.sweepAt }, 'processing', facts)
     t.same(processing, { ...queued, ...facts, state: 'processing' })
     t.same(await store.task('acme', taskId(1)), processing)
     t.equal(await store.moveTask(taskId(1), { from: ['processing'], epoch: 2 }, 'queued', {}), null)
@@ -165,7 +167,7 @@ export const taskPromises: Promises<Place> = {
   'a queued task that was started is listed as processing, as one that settles is': async (t, place) => {
     const store = await place.open()
     const states: TaskState[] = ['queued', 'processing', 'settling', 'queued', 'queued', 'completed']
-    await Promise.all(states.map((state, i) => store.createTask(task(i, { state, kind: i % 2 ? 'video' : 'image', startedAt: i === 4 ? null : T0 }))))
+    await Promise.all(states.map((state, i) => store.createTask(task(i, { state, kind: i % 2 ? 'video' : 'image', startedAt: i === 4 ? null : T0, endedAt: state === 'completed' ? T0 : null }))))
     const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
       (await store.tasks('acme', { ...ALL, ...filter }, before, limit)).map(({ id }) => Number(id.slice(-12)))
     t.same(await listed({ status: 'processing' }), [3, 2, 1, 0])

@@ -14,7 +14,7 @@ export function openDeliveryChecks(seen: Seen, report: Report) {
   function changed(before: Delivery | null, after: Delivery, { label, args }: Step): void {
     if (!before) {
       const task = seen.tasks.get(after.taskId)
-      if (!task || !FINAL.includes(task.state)) report(`delivery ${after.id} was made while its task is ${task?.state ?? 'nowhere'}`)
+      if (!task || (task.state !== 'settling' && !FINAL.includes(task.state))) report(`delivery ${after.id} was made while its task is ${task?.state ?? 'nowhere'}`)
       return
     }
     if (after.epoch < before.epoch) report(`the epoch of delivery ${after.id} went back`)

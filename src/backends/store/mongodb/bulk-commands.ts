@@ -2,7 +2,6 @@
  * Batched reads and writes of single documents, many in one command. Each write has its own outcome, or is `Unavailable` when that is unknown.
  * Every process sorts the documents of a command the same way: on a server that runs a command in one transaction, two commands could deadlock otherwise.
  */
-import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
@@ -12,11 +11,13 @@ import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.
 /** `write` is a new value after each write of the document. It distinguishes our write from another process's. */
 export type Written = { _id: string; write?: string }
 
-/** Replaces the document of its id by `next`, whose `write` is new, if the document matches `when`. */
-export type Replacement<D extends Written> = { next: D & { write: string }; when: Document }
+/** Replaces the document of its id by `next`, whose `write` is new, if the document matches `when`: the `write` that it was read with, where that is known. */
+export type Replacement<D extends Written> = { next: D & { write: string }; when: { write: string | null } | { version: number } }
 
 const MAX_READS = 64
 const MAX_WRITES = 32
+/** Approximate bytes of a change. */
+const CHANGE_BYTES = 500
 /** Attempts of a deadlock victim. The server detects a deadlock after a second; an immediate retry would collide with the winner. */
 const MAX_TRIES = 4
 const DEADLOCK_PAUSE_MS = 100
@@ -76,55 +77,113 @@ export function batchReplacements<D extends Written>(
   collection: Collection<D>,
   weigh: (document: D) => number,
 ): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
-  return createBatcher<Replacement<D>, 'swapped' | 'lost'>({
+  return batchSwaps(collection, {
+    statementsOf(swaps) {
+      const byWrite = swaps.filter(({ when }) => 'write' in when)
+      const others = swaps.filter(({ when }) => !('write' in when)).map((swap) => [swap])
+      return byWrite.length > 0 ? [byWrite, ...others] : others
+    },
+    operationOf(swaps) {
+      const [{ next, when }] = swaps as [Replacement<D>]
+      if (swaps.length === 1) return { replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } }
+      const lasts = swaps.map((swap) => ('write' in swap.when ? swap.when.write : null))
+      return together(swaps, lasts, {}, (of) => [{ $replaceWith: of(swaps.map((swap) => swap.next)) }])
+    },
+    weigh: ({ next }) => weigh(next),
+    duplicate: (failure) => unknown(failure),
+  })
+}
+
+/** Sets the members of `next` in the document of its id if its `write` is still `last` and it matches `when`. The `write` in `next` is new. */
+export type Change = { next: Document & { _id: string; write: string }; last: string | null; when: Document; appended?: unknown }
+
+/**
+ * Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. With `ending`, each
+ * also appends its value to a member, and removes others.
+ */
+export function batchChanges<D extends Written>(
+  collection: Collection<D>,
+  ending?: { appends: string; unset: readonly string[] },
+): (change: Change) => Promise<'swapped' | 'lost'> {
+  return batchSwaps<D, Change>(collection, {
+    statementsOf: (changes) => [...Map.groupBy(changes, ({ when }) => JSON.stringify(when)).values()],
+    operationOf(changes) {
+      const lasts = changes.map(({ last }) => last)
+      return together(changes, lasts, changes[0]?.when ?? {}, (of) => [
+        { $replaceWith: { $mergeObjects: ['$$ROOT', of(changes.map(({ next }) => next))] } },
+        ...(ending
+          ? [{ $set: { [ending.appends]: { $concatArrays: [`$${ending.appends}`, of(changes.map(({ appended }) => [appended]))] } } }]
+          : []),
+        ...(ending ? [{ $unset: [...ending.unset] }] : []),
+      ])
+    },
+    weigh: () => CHANGE_BYTES,
+    duplicate: () => ({ answer: 'lost' }),
+  })
+}
+
+/**
+ * One statement for many documents: it takes PostgreSQL, which runs each by itself, a quarter of the time. No two documents ever have one `write`, so that those that match are
+ * the ones that were read with it. `pipeline` gets a function that chooses a document's own of many values. The driver repeats a statement of one document after a failover.
+ */
+function together<D extends Written>(
+  swaps: Swap[],
+  lasts: (string | null)[],
+  when: Document,
+  pipeline: (of: (values: unknown[]) => Document) => Document[],
+): AnyBulkWriteOperation<D> {
+  const ids = swaps.map(({ next }) => next._id)
+  const filter = { ...when, _id: { $in: ids }, write: { $in: lasts } } as unknown as Filter<D>
+  const of = (values: unknown[]) => ({ $arrayElemAt: [{ $literal: values }, { $indexOfArray: [{ $literal: ids }, '$_id'] }] })
+  const statement = { filter, update: pipeline(of) }
+  return swaps.length === 1 ? { updateOne: statement } : { updateMany: statement }
+}
+
+type SwapKind<D extends Written, S extends Swap> = {
+  /** The swaps of each statement. */
+  statementsOf(swaps: S[]): S[][]
+  operationOf(swaps: S[]): AnyBulkWriteOperation<D>
+  weigh(swap: S): number
+  /** The outcome of a swap by which two documents would have one unique value. */
+  duplicate(failure: Failed): BatchOutcome<'swapped' | 'lost'>
+}
+
+function batchSwaps<D extends Written, S extends Swap>(
+  collection: Collection<D>,
+  { statementsOf, operationOf, weigh, duplicate }: SwapKind<D, S>,
+): (swap: S) => Promise<'swapped' | 'lost'> {
+  async function write(statements: S[][]): Promise<{ matched: number; failed: Map<S, Failed> }> {
+    const written = await writeAll(collection, statements.map(operationOf))
+    const failed = new Map(
+      statements.flatMap((swaps, n) => (written.failed.has(n) ? swaps.map((swap) => [swap, written.failed.get(n)!] as const) : [])),
+    )
+    // One that takes a unique value of another document fails its whole statement.
+    const again = statements.filter((swaps, n) => swaps.length > 1 && written.failed.get(n)?.code === DUPLICATE).flat()
+    if (again.length === 0) return { matched: written.matched, failed }
+    const alone = await write(again.map((swap) => [swap]))
+    const others = [...failed].filter(([swap]) => !again.includes(swap))
+    return { matched: written.matched + alone.matched, failed: new Map([...others, ...alone.failed]) }
+  }
+
+  return createBatcher<S, 'swapped' | 'lost'>({
     backend: 'store',
     async send(swaps) {
-      const sorted = sortedBy(swaps, ({ next }) => next._id)
-      const written = await writeAll(
+      const { matched, failed } = await write(statementsOf(sortedBy(swaps, ({ next }) => next._id)))
+      const swapped = await swappedOf(
         collection,
-        sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })),
+        swaps.filter((swap) => !failed.has(swap)),
+        matched,
       )
-      const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
-      const answered = swaps.filter((swap) => !failed.has(swap))
-      const swapped = await swappedOf(collection, answered, written.matched)
-      return swaps.map((swap) => (failed.has(swap) ? unknown(failed.get(swap)) : swapped(swap)))
+      return swaps.map((swap) => {
+        const failure = failed.get(swap)
+        if (!failure) return swapped(swap)
+        return failure.code === DUPLICATE ? duplicate(failure) : unknown(failure)
+      })
     },
     idOf: ({ next }) => next._id,
     shares: false,
     most: MAX_WRITES,
-    weigh: ({ next }) => weigh(next),
-    longestMs: SWAP_MS,
-  })
-}
-
-/** An update of the document `id` if it also matches `filter`. */
-export type Update = { id: string; filter: Document; update: { $set: Document; $unset?: Document; $push?: Document } }
-
-/** Updates of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. */
-export function batchUpdates<D extends Written>(collection: Collection<D>): (update: Update) => Promise<'swapped' | 'lost'> {
-  return createBatcher<Update, 'swapped' | 'lost'>({
-    backend: 'store',
-    async send(updates) {
-      const marked = updates.map((asked) => ({ ...asked, next: { _id: asked.id, write: randomUUID() } }))
-      const sorted = sortedBy(marked, ({ id }) => id)
-      const operations = sorted.map(({ id, filter, update, next: { write } }) => ({
-        updateOne: { filter: { ...filter, _id: id }, update: { ...update, $set: { ...update.$set, write } } },
-      }))
-      const written = await writeAll(collection, operations as unknown as AnyBulkWriteOperation<D>[])
-      const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
-      const swapped = await swappedOf(
-        collection,
-        sorted.filter((one) => !failed.has(one)),
-        written.matched,
-      )
-      return marked.map((one) => {
-        const failure = failed.get(one)
-        return failure ? (failure.code === DUPLICATE ? { answer: 'lost' } : unknown(failure)) : swapped(one)
-      })
-    },
-    idOf: ({ id }) => id,
-    shares: false,
-    most: MAX_WRITES,
+    weigh,
     longestMs: SWAP_MS,
   })
 }

@@ -2,9 +2,12 @@
  * Webhook deliveries in MongoDB: writes. `delivery-claims.ts` leases them. What SQLite does in one transaction is several writes here,
  * ordered so that a repetition or the end of a lease completes whatever a crash left undone.
  */
+import { randomUUID } from 'node:crypto'
+import type { Collection, Filter, Sort } from 'mongodb'
 import type { Delivery, DeliveryAttempt } from '../../../domain/task.ts'
+import { WEBHOOK_EVENTS } from '../../../domain/webhooks.ts'
 import type { Store } from '../store.ts'
-import { batchInserts, batchUpdates, type Written } from './bulk-commands.ts'
+import { batchChanges, batchInserts, type Written } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
@@ -12,8 +15,6 @@ import type { TakenSlots } from './delivery-slots.ts'
 
 export const deliveryIndexes = {
   deliveries: [
-    // deliveries, removal with the task
-    { name: 'of_task', key: { taskId: 1, _id: 1 } },
     // waitingDeliveries
     { name: 'waiting', key: { state: 1, _id: 1 }, partialFilterExpression: { state: 'waiting' } },
   ],
@@ -24,9 +25,27 @@ type Derived = { claimableAt: number | null }
 /** While it is leased, it has its slots; see `delivery-claims.ts`. `write` marks the last of its batched updates. */
 export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots> & Written
 
-/** Projection without derived members, slots and mark. */
-export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0, write: 0 } as const
+/** Projections without derived members and slots, and also without the mark. */
+const DELIVERY_AND_WRITE = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
+export const DELIVERY = { ...DELIVERY_AND_WRITE, write: 0 } as const
+const SLOTS = ['hostSlot', 'tenantSlot', 'queueSlot'] as const
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
+
+/** A delivery with the `write` that it was read with. */
+export type Marked = { delivery: Delivery; write: string | null }
+
+/** Reads deliveries that may be changed by `batchChanges`. */
+export async function readMarked(
+  collection: Collection<StoredDelivery>,
+  filter: Filter<StoredDelivery>,
+  options: { sort?: Sort; limit: number },
+): Promise<Marked[]> {
+  const found = await collection.find(filter, { projection: DELIVERY_AND_WRITE, ...options }).toArray()
+  return found.map(({ write, ...stored }) => ({ delivery: fromStored<Delivery>(stored), write: write ?? null }))
+}
+
+/** The claims of this process, by the ids of their deliveries. */
+export type OwnClaims = Map<string, { epoch: number; write: string }>
 
 /** What tasks use of deliveries. */
 export type Deliveries = {
@@ -40,7 +59,11 @@ export type Deliveries = {
 
 type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery'
 
-export function openDeliveries(database: Database, queues: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
+export function openDeliveries(
+  database: Database,
+  queues: DeliveryQueues,
+  claims: OwnClaims,
+): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
   const insert = batchInserts(
     collection,
@@ -49,12 +72,23 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
   )
 
   // Slots are only freed, and of documents that no other command of claims writes: no two of these wait for each other.
-  const update = batchUpdates(collection)
+  const record = batchChanges(collection, { appends: 'attempts', unset: [...SLOTS, 'redelivery'] })
 
-  /** The last attempt of most deliveries needs no read, and shares its command with others. */
+  /** The last attempt of most deliveries needs no read, and shares its statement with others. */
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
     const isLast = next.state !== 'pending' || next.nextAttemptAt === null
-    if (release === null && isLast && (await update({ id, ...recording(epoch, attempt, next) })) === 'swapped') return 'recorded'
+    const claim = claims.get(id)
+    claims.delete(id)
+    if (release === null && isLast && claim?.epoch === epoch) {
+      const { $set } = recording(epoch, attempt, next).update
+      const recorded = await record({
+        next: { _id: id, ...$set },
+        last: claim.write,
+        when: { leaseUntil: { $ne: null } },
+        appended: attempt,
+      })
+      if (recorded === 'swapped') return 'recorded'
+    }
     return recordAfterRead(id, epoch, attempt, next, release)
   }
 
@@ -74,7 +108,7 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
   }
 
   async function releaseWaiting(id: string, at: number): Promise<boolean> {
-    const due = { state: 'pending', nextAttemptAt: at, claimableAt: at } as const
+    const due = { state: 'pending', nextAttemptAt: at, claimableAt: at, write: randomUUID() } as const
     const released = await collection.findOneAndUpdate({ _id: id, state: 'waiting' }, { $set: due }, { returnDocument: 'after' })
     // An earlier attempt may have released it without scheduling its queue.
     const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))
@@ -83,13 +117,14 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
   }
 
   async function returnDelivery(id: string, epoch: number, at: number): Promise<void> {
-    const update = { $set: { nextAttemptAt: at, claimableAt: at, leaseUntil: null }, ...NO_SLOTS }
+    claims.delete(id)
+    const update = { $set: { nextAttemptAt: at, claimableAt: at, leaseUntil: null, write: randomUUID() }, ...NO_SLOTS }
     const returned = await collection.findOneAndUpdate({ _id: id, epoch, leaseUntil: { $ne: null } }, update, { returnDocument: 'after' })
     if (returned) await queues.schedule([returned])
   }
 
   async function addAll(made: Delivery[]): Promise<void> {
-    await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
+    await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery), write: randomUUID() })))
   }
 
   return {
@@ -100,15 +135,19 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
         await addAll(made.filter((delivery) => !isWaiting(delivery)))
         await queues.schedule(made)
       },
-      remove: async (taskIds) => void (await collection.deleteMany({ taskId: { $in: taskIds } })),
+      remove: async (taskIds) => {
+        const ids = taskIds.flatMap((id) => WEBHOOK_EVENTS.map((event) => `${id}.${event}`))
+        await collection.deleteMany({ _id: { $in: ids } })
+      },
     },
     verbs: {
       recordAttempt: (...attempt) => database.run(() => recordAttempt(...attempt)),
       returnDelivery: (...returned) => database.run(() => returnDelivery(...returned)),
       deliveries: (taskId) =>
-        database.run(async () =>
-          (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(fromStored<Delivery>),
-        ),
+        database.run(async () => {
+          const ofTask = collection.find({ _id: { $gt: `${taskId}.`, $lt: `${taskId}/` } }, { projection: DELIVERY })
+          return (await ofTask.sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)
+        }),
       waitingDeliveries: (after, limit) =>
         database.run(async () => {
           const waiting = collection.find({ state: 'waiting', _id: { $gt: after } }, { projection: DELIVERY })
@@ -125,7 +164,7 @@ function recording(epoch: number, attempt: DeliveryAttempt, next: Pick<Delivery,
   return {
     filter,
     update: {
-      $set: { ...next, leaseUntil: null, claimableAt: claimableAt({ ...next, leaseUntil: null }) },
+      $set: { ...next, leaseUntil: null, claimableAt: claimableAt({ ...next, leaseUntil: null }), write: randomUUID() },
       $push: { attempts: attempt },
       $unset: { ...NO_SLOTS.$unset, redelivery: '' },
     } as const,

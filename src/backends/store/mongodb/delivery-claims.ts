@@ -3,13 +3,14 @@
  * numbered slot of each. Unique indexes guard the slots, which are taken in the write that claims the delivery
  * and freed in the write that ends the claim.
  */
+import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
-import { batchUpdates } from './bulk-commands.ts'
-import { VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
-import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
+import { batchChanges } from './bulk-commands.ts'
+import { VERB_TIMEOUT_MS, type Database } from './database.ts'
+import { NO_SLOTS, readMarked, type Marked, type OwnClaims, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
 import { openSlots, type Leased, type Slots, type TakenSlots } from './delivery-slots.ts'
@@ -26,18 +27,20 @@ export const claimIndexes = {
   ],
 } satisfies Indexes
 
-type Chosen = TakenSlots & { delivery: Delivery }
+type Chosen = Marked & { slots: TakenSlots }
 /** A queue with its due deliveries, earliest first. */
-type Candidates = { queue: DueDeliveryQueue; due: Delivery[] }
+type Candidates = { queue: DueDeliveryQueue; due: Marked[] }
 
 /** Queues of one tenant that one pass reads. */
 const MAX_QUEUES = 16
 /** A pass that lost all its deliveries to other processes is repeated. This limit guards against an inconsistent store. */
 const MAX_PASSES = 100
+/** Claims whose `write` is remembered. */
+const MAX_REMEMBERED = 10_000
 
-export function openClaims(database: Database, queues: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
+export function openClaims(database: Database, queues: DeliveryQueues, claims: OwnClaims): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
-  const update = batchUpdates(deliveries)
+  const change = batchChanges(deliveries)
 
   async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
@@ -54,7 +57,7 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
         tenants.some((due) => due.length === MAX_QUEUES) ||
         candidates.flat().some(({ due }) => due.length === room)
       const chosen = choose(candidates, slots, room)
-      const taken = await Promise.allSettled(chosen.map((one) => take(one, leaseUntil)))
+      const taken = await Promise.allSettled(chosen.map((one) => take(one, now, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
       claimed.push(...won)
       // Claimed deliveries must be returned, whatever else failed: the next claim meets the failure again, and corrects a queue whose time is too early.
@@ -81,19 +84,22 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
 
   async function dueIn(queue: DueDeliveryQueue, now: number, limit: number): Promise<Candidates> {
     const { tenant, host } = queue
-    const found = deliveries.find({ tenant, host, claimableAt: { $gt: 0, $lte: now } }, { projection: DELIVERY })
-    return { queue, due: (await found.sort({ claimableAt: 1 }).limit(limit).toArray()).map(fromStored<Delivery>) }
+    const isDue = { tenant, host, claimableAt: { $gt: 0, $lte: now } }
+    return { queue, due: await readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit }) }
   }
 
   /** Null when another process took the delivery or one of its slots first. */
-  async function take({ delivery, ...slots }: Chosen, leaseUntil: number): Promise<Delivery | null> {
-    const { id, epoch, nextAttemptAt } = delivery
-    const next = { epoch: epoch + 1, leaseUntil }
-    const claimableAt = Math.max(nextAttemptAt ?? 0, leaseUntil)
-    const unclaimed = { epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state: 'pending' }
-    return (await update({ id, filter: unclaimed, update: { $set: { ...next, claimableAt, ...slots } } })) === 'swapped'
-      ? { ...delivery, ...next }
-      : null
+  async function take({ delivery, write, slots }: Chosen, now: number, leaseUntil: number): Promise<Delivery | null> {
+    const { id, nextAttemptAt } = delivery
+    const next = { epoch: delivery.epoch + 1, leaseUntil }
+    const mark = randomUUID()
+    const claimed = { _id: id, ...next, claimableAt: Math.max(nextAttemptAt ?? 0, leaseUntil), ...slots, write: mark }
+    // A process of an earlier release may have recorded or returned it without a new `write`.
+    if ((await change({ next: claimed, last: write, when: { claimableAt: { $gt: 0, $lte: now } } })) === 'lost') return null
+    claims.set(id, { epoch: next.epoch, write: mark })
+    const oldest = claims.size > MAX_REMEMBERED ? claims.keys().next().value : undefined
+    if (oldest !== undefined) claims.delete(oldest)
+    return { ...delivery, ...next }
   }
 
   /** Sets the time of a queue to that of its earliest delivery. A delivery that is added after this read changes the queue's mark, which voids the update. */
@@ -127,8 +133,8 @@ function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] 
     )
     for (const { queue, due } of firsts.sort(byTime).slice(0, limit - chosen.length)) {
       // An earlier queue of this round may have taken the last slot of the receiver.
-      const delivery = slots.areFree(queue) ? due.shift() : undefined
-      if (delivery) chosen.push({ delivery, ...slots.take(queue) })
+      const first = slots.areFree(queue) ? due.shift() : undefined
+      if (first) chosen.push({ ...first, slots: slots.take(queue) })
     }
   }
   return chosen
@@ -136,6 +142,6 @@ function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] 
 
 /** By the time at which the first delivery of the queue became due. */
 function byTime(a: Candidates, b: Candidates): number {
-  const at = ({ due: [first] }: Candidates) => Math.max(first?.nextAttemptAt ?? 0, first?.leaseUntil ?? 0)
+  const at = ({ due: [first] }: Candidates) => Math.max(first?.delivery.nextAttemptAt ?? 0, first?.delivery.leaseUntil ?? 0)
   return at(a) - at(b)
 }

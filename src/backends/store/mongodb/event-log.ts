@@ -9,7 +9,7 @@ import { Busy } from '../../../domain/errors.ts'
 import type { LoggedEvent } from '../../../domain/task.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import type { Store } from '../store.ts'
-import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
+import { add, fromStored, idAt, toStored, type Database, type Stored } from './database.ts'
 import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
 import type { Indexes } from './indexes.ts'
 
@@ -17,8 +17,6 @@ export const eventIndexes = {
   events: [
     // events, append
     { name: 'positions', key: { tenant: 1, position: 1 }, unique: true },
-    // removeEvents
-    { name: 'logged', key: { loggedAt: 1 } },
   ],
 } satisfies Indexes
 
@@ -150,8 +148,8 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
 
   async function removeEvents(before: number, limit: number): Promise<number> {
     const old = await collection
-      .find({ loggedAt: { $lt: before } }, { projection: { tenant: 1, position: 1 } })
-      .sort({ loggedAt: 1 })
+      // Found by their ids: what was logged before is of a task that was created before.
+      .find({ _id: { $lt: idAt(before) }, loggedAt: { $lt: before } }, { projection: { tenant: 1, position: 1 } })
       .limit(limit)
       .toArray()
     if (old.length === 0) return 0

@@ -5,8 +5,8 @@ import { add } from './database.ts'
 
 /**
  * One migration, from a schema to the next. It changes only documents of the old shape, so that it may be repeated after a crash, run at the same time
- * in several processes, and run late. Programs of the old schema may still be running: a migration that changes tasks gives each a new `write`, and one
- * that changes records raises `version`; otherwise those programs would overwrite them with what they had read before.
+ * in several processes, and run late. Programs of the old schema may still be running: a migration that changes tasks or records gives each a new `write`, and a
+ * record a higher `version`; otherwise those programs would overwrite them with what they had read before.
  */
 export type Upgrade = (db: Db) => Promise<void>
 

@@ -11,9 +11,9 @@ import { openingFailure } from '../../mongodb/driver-errors.ts'
 import { codingRequestIndexes, openCodingRequests } from './coding-requests.ts'
 import { openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
-import { deliveryIndexes, openDeliveries } from './deliveries.ts'
+import { deliveryIndexes, openDeliveries, type OwnClaims } from './deliveries.ts'
 import { eventIndexes, openEventLog } from './event-log.ts'
-import { createIndexes, type Indexes } from './indexes.ts'
+import { createIndexes, dropIndexes, type Indexes } from './indexes.ts'
 import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
 import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
 import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
@@ -41,6 +41,16 @@ export const INDEXES: Indexes = {
   ...usageIndexes,
 }
 
+/** Indexes of the release before, by collection. Its processes may serve beside this one for a while, and make them again at their start. */
+export const OBSOLETE = {
+  subscriptions: ['due'],
+  tasks: ['listed', 'listed_by_verb', 'retrying_by_verb', 'waiting', 'waiting_by_verb', 'ended', 'open'],
+  deliveries: ['of_task'],
+  events: ['logged'],
+}
+/** Longer than a rolling upgrade takes. */
+const DROPPED_AFTER_MS = 3_600_000
+
 /**
  * Opens the database of `url`, `tollgate` if it names none, and upgrades it. Throws `Unavailable` if the server is not reachable now, and an
  * Error with a sentence for the operator if a retry would not help.
@@ -51,9 +61,14 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
   const usage = openUsageRecords(database, options)
   const subscriptions = openSubscriptions(database, usage.outboxes)
   const queues = openDeliveryQueues(database)
-  const deliveries = openDeliveries(database, queues)
+  const claims: OwnClaims = new Map()
+  const deliveries = openDeliveries(database, queues, claims)
   const log = openEventLog(database)
   const changes = openChanges(subscriptions.records, options)
+  // Those that fail are dropped by another process, or the next one.
+  const drop = options.readOnly
+    ? undefined
+    : setTimeout(() => void dropIndexes(client.db(name), OBSOLETE).catch(() => {}), DROPPED_AFTER_MS).unref()
   return {
     ...openHeartbeatsAndLeases(database),
     ...subscriptions.verbs,
@@ -69,10 +84,11 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...openTaskQueries(database),
     ...deliveries.verbs,
     ...log.verbs,
-    ...openClaims(database, queues),
+    ...openClaims(database, queues, claims),
     ...openRedelivery(database, queues),
     ...openScan(database),
     close: async () => {
+      clearTimeout(drop)
       await changes.close()
       await database.close()
     },

@@ -2,12 +2,13 @@
  * Redelivery and replay in MongoDB: a compare-and-set of single deliveries, so that an attempt under way or a claim excludes it. A process
  * that ends before it scheduled the queue has answered nobody; the repeated request schedules it.
  */
+import { randomUUID } from 'node:crypto'
 import { redeliver, type Redelivery } from '../../../domain/redelivery.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { batchUpdates } from './bulk-commands.ts'
-import { fromStored, type Database } from './database.ts'
-import { DELIVERY, type StoredDelivery } from './deliveries.ts'
+import { batchChanges } from './bulk-commands.ts'
+import type { Database } from './database.ts'
+import { readMarked, type Marked, type StoredDelivery } from './deliveries.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
 import type { Indexes } from './indexes.ts'
 
@@ -23,27 +24,28 @@ const CONCURRENT = 64
 
 export function openRedelivery(database: Database, queues: DeliveryQueues): Pick<Store, 'redeliver' | 'replay'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
-  const update = batchUpdates(deliveries)
+  const change = batchChanges(deliveries)
 
   /** Null when it changed since it was read. */
-  async function put(before: Delivery, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null> {
+  async function put(
+    { delivery: before, write }: Marked,
+    now: number,
+  ): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null> {
     const next = redeliver(before, now)
     if (next.outcome !== 'due') return { outcome: next.outcome, delivery: before }
-    const { delivery } = next
-    const { id, epoch, state, nextAttemptAt } = before
-    const unchanged = { epoch, state, nextAttemptAt, leaseUntil: null, attempts: { $size: before.attempts.length } }
-    const due = { state: delivery.state, nextAttemptAt: delivery.nextAttemptAt, redelivery: delivery.redelivery, claimableAt: now }
-    return (await update({ id, filter: unchanged, update: { $set: due } })) === 'lost' ? null : next
+    const { id, state, nextAttemptAt, redelivery } = next.delivery
+    const due = { _id: id, state, nextAttemptAt, redelivery, claimableAt: now, write: randomUUID() }
+    return (await change({ next: due, last: write, when: { leaseUntil: null } })) === 'lost' ? null : next
   }
 
   async function one(tenant: string, id: string, now: number): ReturnType<Store['redeliver']> {
     for (;;) {
-      const found = await deliveries.findOne({ _id: id, tenant }, { projection: DELIVERY })
+      const [found] = await readMarked(deliveries, { _id: id, tenant }, { limit: 1 })
       if (!found) return null
-      const delivery = fromStored<Delivery>(found)
+      const { delivery } = found
       // An earlier try may have made it due and not scheduled its queue.
       if (delivery.redelivery && delivery.leaseUntil === null) await queues.schedule([delivery])
-      const answer = await put(delivery, now)
+      const answer = await put(found, now)
       if (answer?.outcome === 'due') await queues.schedule([answer.delivery])
       if (answer) return answer
     }
@@ -56,23 +58,19 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     now: number,
     limit: number,
   ): ReturnType<Store['replay']> {
-    const found = await deliveries
-      .find(selection(tenant, range, after), { projection: DELIVERY })
-      .sort({ createdAt: 1, _id: 1 })
-      .limit(limit + 1)
-      .toArray()
-    const examined = found.slice(0, limit).map(fromStored<Delivery>)
+    const found = await readMarked(deliveries, selection(tenant, range, after), { sort: { createdAt: 1, _id: 1 }, limit: limit + 1 })
+    const examined = found.slice(0, limit)
     let count = 0
     for (let at = 0; at < examined.length; at += CONCURRENT) {
       const some = examined.slice(at, at + CONCURRENT)
-      const answers = await Promise.all(some.map(async (delivery) => (await put(delivery, now)) ?? one(tenant, delivery.id, now)))
+      const answers = await Promise.all(some.map(async (marked) => (await put(marked, now)) ?? one(tenant, marked.delivery.id, now)))
       count += answers.filter((answer) => answer?.outcome === 'due').length
       // Also of those that an earlier try made due: it may not have scheduled their queues.
       await queues.schedule(
         answers.flatMap((answer) => (answer?.delivery.redelivery && answer.delivery.leaseUntil === null ? [answer.delivery] : [])),
       )
     }
-    const last = found.length > limit ? examined.at(-1) : undefined
+    const last = found.length > limit ? examined.at(-1)?.delivery : undefined
     return { count, next: last ? { createdAt: last.createdAt, id: last.id } : null }
   }
 

@@ -16,8 +16,12 @@ export const subscriptionIndexes = {
   subscriptions: [
     // subscriptionsWith
     { name: 'listed', key: { listed: 1, _id: 1 } },
-    // subscriptionsDue. For each kind, the longest unserved first.
-    { name: 'due', key: { 'media.due.kind': 1, 'media.lastServedAt': 1, waitingSince: 1, _id: 1, 'media.due.readyAt': 1 } },
+    // subscriptionsDue. For each kind, the longest unserved first. Records without a task that waits, such as those of coding plans, are not in it.
+    {
+      name: 'waiting',
+      key: { 'media.due.kind': 1, 'media.lastServedAt': 1, waitingSince: 1, _id: 1 },
+      partialFilterExpression: { waitingSince: { $gte: 0 } },
+    },
   ],
   periods: [
     // periods
@@ -32,13 +36,17 @@ type SubscriptionDocument = Stored<StoredSubscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-export const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
+const FOUND = { listed: 0, waitingSince: 0 } as const
+export const RECORD = { ...FOUND, write: 0 } as const
+/** Records whose `write` is remembered. */
+const MAX_REMEMBERED = 10_000
 
 /** Records in one read; a record with 10,000 holds has 2.5 megabytes. */
 const MAX_READS = 8
 /** Holds of a record that is cached. */
 const HOLDS_CACHED = 16
 
+type Found = Stored<StoredSubscription> & Written
 type Unchanged = { _id: string; unchanged: true }
 type Lookup = { id: string; known?: number | undefined }
 type Answer = Subscription | null | 'unchanged'
@@ -47,6 +55,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   const subscriptions = database.collection<SubscriptionDocument>('subscriptions')
   const periods = database.collection<Period>('periods')
   const cache = openRecordCache()
+  const writes = new Map<string, { version: number; write: string | null }>()
 
   const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
   const swap = batchReplacements(subscriptions, weigh)
@@ -62,9 +71,18 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     most: MAX_READS,
   })
 
-  function foundRecord(document: Stored<StoredSubscription>): Subscription {
+  function foundRecord({ write, ...document }: Found): Subscription {
     if (document.outbox) outboxes.found(document.outbox)
+    remember(document._id, document.version, write)
     return recordOf(document)
+  }
+
+  /** By the `write` of its version, many records are replaced in one statement. */
+  function remember(id: string, version: number, write: string | undefined): void {
+    writes.delete(id)
+    writes.set(id, { version, write: write ?? null })
+    const oldest = writes.size > MAX_REMEMBERED ? writes.keys().next().value : undefined
+    if (oldest !== undefined) writes.delete(oldest)
   }
 
   /** From the cache where the store still has the version of the cached record. */
@@ -82,20 +100,20 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   }
 
   /** A record is not sent when all of its readers already have its version. */
-  async function findAll(lookups: Lookup[]): Promise<(Stored<StoredSubscription> | Unchanged)[]> {
+  async function findAll(lookups: Lookup[]): Promise<(Found | Unchanged)[]> {
     const wanted = Map.groupBy(lookups, ({ id }) => id)
     const known = [...wanted].flatMap(([id, [first, ...others]]) =>
       first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : [],
     )
     const among = { _id: { $in: [...wanted.keys()] } }
-    if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
+    if (known.length === 0) return subscriptions.find(among, { projection: FOUND }).toArray()
     const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }
     const stages = [
       { $match: among },
       { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } },
-      { $project: RECORD },
+      { $project: FOUND },
     ]
-    return subscriptions.aggregate<Stored<StoredSubscription> | Unchanged>(stages).toArray()
+    return subscriptions.aggregate<Found | Unchanged>(stages).toArray()
   }
 
   async function page(filter: Filter<SubscriptionDocument>, limit: number): Promise<Subscription[]> {
@@ -110,7 +128,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
 
   /** Longest unserved first, then longest ready, then by id. */
   async function subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]> {
-    const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } } }
+    const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } }, waitingSince: { $gte: 0, $lte: now } }
     const found = await subscriptions
       .find(due, { projection: { _id: 1 } })
       .sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 })
@@ -153,7 +171,10 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
     if (record.outbox) await outboxes.relieve(record.outbox)
     const next = { ...toStored(toStoredRecord(record)), ...derived(record), write: randomUUID() }
-    const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
+    const seen = writes.get(record.id)
+    const when = seen?.version === expected ? { write: seen.write } : { version: expected }
+    const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when })) === 'swapped'
+    if (isDone) remember(record.id, record.version, next.write)
     if (isDone) keep(record)
     if (isDone && record.outbox) outboxes.written(record.outbox, record.at)
     return isDone ? 'replaced' : 'conflict'

@@ -1,46 +1,60 @@
 /** Task queries in MongoDB: by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
 import type { Filter } from 'mongodb'
+import { KINDS } from '../../../domain/media-generations.ts'
+import { OPERATIONS } from '../../../domain/media-operations.ts'
 import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { DueList, OpenTasks } from '../task-store.ts'
-import type { Database } from './database.ts'
+import { idAt, type Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
 
 /** Queued tasks that have been started, and those that have not. */
 const RETRYING = { state: 'queued', startedAt: { $gt: 0 } } as const
 const WAITING = { state: 'queued', startedAt: null } as const
+/** Each member of an index that a write touches costs the server, so that no index has both open and ended tasks, and those of open ones are few. */
+const OPEN = { endedAt: null } as const
+const ENDED = { endedAt: { $gt: 0 } } as const
+const WITH_SWEEP = { sweepAt: { $gt: 0 } } as const
 
 export const taskQueryIndexes = {
   tasks: [
-    // tasks
-    { name: 'listed', key: { tenant: 1, object: 1, state: 1, _id: -1, createdAt: 1 } },
-    { name: 'listed_by_verb', key: { tenant: 1, object: 1, verb: 1, state: 1, _id: -1, createdAt: 1 } },
+    // tasks: open ones, of which a plan has a limited number, so that the other members are read in the documents
+    { name: 'open_of_tenant', key: { tenant: 1, state: 1, _id: -1 }, partialFilterExpression: OPEN },
     // tasks: those that wait for another attempt, for the status `processing`
     { name: 'retrying', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
-    { name: 'retrying_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
-    // tasks: those of the status `queued`
-    { name: 'waiting', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
-    { name: 'waiting_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
-    // tasksDue. A final task with an empty outbox is never due again.
-    { name: 'due_by_tenant', key: { state: 1, tenant: 1, sweepAt: 1 }, partialFilterExpression: { sweepAt: { $gt: 0 } } },
-    // openTasks
-    { name: 'open', key: { state: 1, verb: 1 }, partialFilterExpression: { endedAt: null } },
+    // tasks: ended ones. A kind belongs to one object.
+    { name: 'ended_of_tenant', key: { tenant: 1, state: 1, verb: 1, _id: -1 }, partialFilterExpression: ENDED },
+    // tasksDue, openTasks. A final task with an empty outbox is never due again.
+    { name: 'due_by_tenant', key: { state: 1, tenant: 1, sweepAt: 1 }, partialFilterExpression: WITH_SWEEP },
   ],
 } satisfies Indexes
 
 type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 
-const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
+const VISIBLE_OPEN: readonly TaskState[] = ['queued', 'processing', 'settling']
+const RUNNING: readonly TaskState[] = ['processing', 'settling']
+const VISIBLE_ENDED: readonly TaskState[] = ['completed', 'failed', 'canceled']
 
-/** Each list is read by an index of its own. */
-function partsOf(status: PublicStatus | null): Filter<StoredTask>[] {
-  if (status === null) return [{ state: { $in: [...VISIBLE] } }]
-  if (status === 'processing') return [{ state: { $in: ['processing', 'settling'] } }, RETRYING]
-  return [status === 'queued' ? WAITING : { state: status }]
+/** The parts of a list. Each is read by an index of its own. */
+function partsOf(object: Task['object'], kind: string | null, status: PublicStatus | null): Filter<StoredTask>[] {
+  const open = { object, ...(kind !== null && { verb: kind }), ...OPEN }
+  const ended = { verb: { $in: kind !== null ? [kind] : [...(object === 'generation' ? KINDS : OPERATIONS)] }, object, ...ENDED }
+  const running = { ...open, state: { $in: [...RUNNING] } }
+  switch (status) {
+    case null:
+      return [
+        { ...open, state: { $in: [...VISIBLE_OPEN] } },
+        { ...ended, state: { $in: [...VISIBLE_ENDED] } },
+      ]
+    case 'processing':
+      return [running, { ...open, ...RETRYING }]
+    case 'queued':
+      return [{ ...open, ...WAITING }]
+    default:
+      return [{ ...ended, state: status }]
+  }
 }
-
-const OPEN: readonly TaskState[] = ['pending', 'queued', 'processing', 'settling']
 
 export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const collection = database.collection<StoredTask>('tasks')
@@ -49,7 +63,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const openTasks = () =>
     collection
       .aggregate<OpenTasks>([
-        { $match: { endedAt: null, state: { $in: OPEN } } },
+        { $match: { state: { $in: ['pending', ...VISIBLE_OPEN] }, ...WITH_SWEEP } },
         { $group: { _id: { state: '$state', kind: '$verb' }, count: { $sum: 1 }, oldestAt: { $min: '$createdAt' } } },
         { $project: { _id: 0, state: '$_id.state', kind: '$_id.kind', count: 1, oldestAt: 1 } },
       ])
@@ -76,7 +90,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   async function page(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]> {
     const range = rangeOf(tenant, filter, before)
     const found = await Promise.all(
-      partsOf(filter.status).map((part) =>
+      partsOf(filter.object, filter.kind, filter.status).map((part) =>
         collection
           .find({ ...range, ...part })
           .sort({ _id: -1 })
@@ -117,21 +131,13 @@ const ID_SLACK_MS = 10 * 60_000
 /** Sorts after every id. */
 const LAST = '~'
 
-function rangeOf(tenant: string, { object, kind, createdAfter, createdBefore }: TaskFilter, before: string | null) {
+function rangeOf(tenant: string, { createdAfter, createdBefore }: TaskFilter, before: string | null) {
   // Without bounds on the ids, a filter on an old time would scan all newer tasks.
   const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
   const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
   return {
     tenant,
-    object,
-    ...(kind !== null && { verb: kind }),
     _id: { $gte: lowest, $lt: before !== null && before < latest ? before : latest },
     createdAt: { $gt: createdAfter ?? -1, $lt: createdBefore ?? Number.MAX_SAFE_INTEGER },
   }
-}
-
-/** Prefix of the UUIDs v7 of a millisecond: 48 bits of time (RFC 9562, section 5.7). */
-function idAt(ms: number): string {
-  const time = Math.max(ms, 0).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}`
 }

@@ -1,12 +1,11 @@
 /** Tasks in MongoDB: writes, and reads by id. `task-queries.ts` has the other queries. */
 import { randomUUID } from 'node:crypto'
-import { createBatcher } from '../../../concurrency/batching.ts'
 import { Busy } from '../../../domain/errors.ts'
 import { fromStoredPrice, toStoredPrice, type StoredPrice } from '../../../domain/subscription/stored-subscription.ts'
-import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
+import { FINAL, passes, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
-import { fromStored, toStored, type Database, type Stored } from './database.ts'
+import { fromStored, idAt, toStored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { EventLog } from './event-log.ts'
 import type { Indexes } from './indexes.ts'
@@ -28,20 +27,16 @@ export const taskIndexes = {
       unique: true,
       partialFilterExpression: { 'idempotency.key': { $exists: true } },
     },
-    // removeTasks. Open tasks are not in it.
-    { name: 'ended', key: { endedAt: 1 }, partialFilterExpression: { endedAt: { $gt: 0 } } },
   ],
 } satisfies Indexes
 
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks' | 'task'
-type Change = TaskFacts & { state?: Task['state'] }
+type Change = TaskFacts & Pick<Partial<Task>, 'state' | 'eventsLogged'>
 
 /** Attempts of a write while other processes change the task, or take and free its Idempotency-Key. */
 const MAX_TRIES = 5
 /** Cached tasks, as last read or written by this process: one process usually moves a task through several states. */
 const MAX_CACHED = 1000
-/** Outboxes in one update. */
-const MAX_CLEARED = 32
 
 export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
@@ -106,35 +101,25 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
     return taskOf(found)
   }
 
-  /** Clears outboxes: false where there is no task. One update of many documents costs the server a third of as many replacements. */
-  const clear = createBatcher<string, boolean>({
-    backend: 'store',
-    async send(ids) {
-      const among = { _id: { $in: [...new Set(ids)] } }
-      for (const id of ids) cache.delete(id)
-      const { matchedCount } = await tasks.updateMany(among, {
-        $set: { outbox: [], sweepAt: null, eventsLogged: true, write: randomUUID() },
-      })
-      if (matchedCount === among._id.$in.length) return ids.map(() => ({ answer: true }))
-      const there = new Set((await tasks.find(among, { projection: { _id: 1 } }).toArray()).map(({ _id }) => _id))
-      return ids.map((id) => ({ answer: there.has(id) }))
-    },
-    idOf: (id) => id,
-    shares: true,
-    most: MAX_CLEARED,
-  })
-
-  /** Events and deliveries first: a crash before the outbox is cleared leaves the task due for a sweep, which repeats the relay. */
-  async function relay(id: string, made: Parameters<Store['relay']>[1], events: Parameters<Store['relay']>[2]): Promise<void> {
-    if (!cache.has(id) && !(await read(id))) return
+  /** Events and deliveries first: a crash before the task is written leaves it due for a sweep, which repeats all. */
+  const relay: Store['relay'] = async (id, made, events, end) => {
+    const before = cache.get(id) ?? (await read(id))
+    if (!before) return null
     await log.append(events)
     await deliveries.add(made)
-    if (!(await clear(id))) await deliveries.remove([id])
+    const left: Change = { outbox: [], sweepAt: null, eventsLogged: true }
+    const relayed = await edit(id, (task) => {
+      if (!end) return { ...left, state: task.state }
+      return task.state === 'settling' ? { ...end.facts, ...left, state: end.state } : null
+    })
+    if (!relayed && !(await read(id))) await deliveries.remove([id])
+    return relayed && taskOf(relayed)
   }
 
   /** Tasks last: after a crash the next sweep finds them again. */
   async function removeTasks(before: number, limit: number): Promise<number> {
-    const done = { endedAt: { $gt: 0, $lt: before }, state: { $in: [...FINAL] }, outbox: { $size: 0 } }
+    // Found by their ids: what ended before was created before.
+    const done = { _id: { $lt: idAt(before) }, endedAt: { $gt: 0, $lt: before }, state: { $in: [...FINAL] }, outbox: { $size: 0 } }
     const old = await tasks
       .find(done, { projection: { _id: 1 } })
       .limit(limit)
@@ -175,10 +160,6 @@ function documentOf({ kind, price, input, metadata, ...facts }: Task): StoredTas
 export function taskOf({ verb, price, input, metadata, write: _write, ...facts }: StoredTask): Task {
   const texts = { input: JSON.parse(input), metadata: JSON.parse(metadata) }
   return { ...fromStored(facts), kind: verb, price: fromStoredPrice(price), ...texts }
-}
-
-function passes(task: StoredTask, { from, epoch, epochBelow }: TaskGuard): boolean {
-  return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
 }
 
 /** The value by which inserts conflict: the Idempotency-Key, or the id of a task without one. */

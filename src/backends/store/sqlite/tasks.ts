@@ -1,5 +1,5 @@
 /** Tasks in SQLite: JSON records with the columns that indexes use. Writes; `task-queries.ts` has the reads. */
-import { FINAL, type Task, type TaskGuard } from '../../../domain/task.ts'
+import { FINAL, passes, type Task, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
@@ -90,13 +90,13 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
       const renew = (task: Task) => ({ ...task, progress: Math.max(task.progress, progress), sweepAt })
       return (await edit(id, (task) => (passes(task, guard) ? renew(task) : null))) ? 'ok' : 'lost'
     },
-    relay: async (id, made, events) => {
-      await edit(id, (task) => {
+    relay: (id, made, events, end) =>
+      edit(id, (task) => {
+        if (end && task.state !== 'settling') return null
         deliveries.add(made)
         log.append(events)
-        return { ...task, outbox: [], sweepAt: null, eventsLogged: true }
-      })
-    },
+        return { ...task, ...end?.facts, state: end?.state ?? task.state, outbox: [], sweepAt: null, eventsLogged: true }
+      }),
     removeTasks: (before, limit) =>
       database.write(() => {
         const old = done.all(before, limit)
@@ -112,10 +112,6 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
 /** The task of a row. */
 export function parseTask(row: TaskRow): Task {
   return JSON.parse(row.record) as Task
-}
-
-function passes(task: Task, { from, epoch, epochBelow }: TaskGuard): boolean {
-  return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
 }
 
 /** `state`, `idempotency_key`, `sweep_at`, `done_at` and `record`: the columns that change after the creation. */

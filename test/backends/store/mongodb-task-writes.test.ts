@@ -1,0 +1,52 @@
+/** What the life of a task writes on the wire: each write of its document costs the server more than anything else of it. */
+import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
+import { createTask } from '../../../src/tasks/create-task.ts'
+import { claimDue } from '../../../src/tasks/claim-tasks.ts'
+import { conclude } from '../../../src/tasks/run-outcome.ts'
+import type { TaskContext } from '../../../src/tasks/task-context.ts'
+import type { Task } from '../../../src/domain/task.ts'
+import { mediaPlan, T0, task } from '../../contracts/store/acme.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase } from './empty-store.ts'
+
+/** Statements that write, by collection and kind, in the order of the first of each. */
+function watch(t: Test): Map<string, number> {
+  const writes = new Map<string, number>()
+  const { connect } = MongoClient.prototype
+  t.teardown(() => Object.assign(MongoClient.prototype, { connect }))
+  MongoClient.prototype.connect = function (this: MongoClient) {
+    Object.assign(this, { monitorCommands: true })
+    this.on('commandStarted', ({ command, commandName }: CommandStartedEvent) => {
+      const statements = (command as Document)[{ insert: 'documents', update: 'updates', delete: 'deletes' }[commandName] ?? ''] as unknown[] | undefined
+      const name = `${commandName} ${String(command[commandName])}`
+      if (statements) writes.set(name, (writes.get(name) ?? 0) + statements.length)
+    })
+    return connect.call(this)
+  }
+  return writes
+}
+
+t.test('a task with a webhook is one insert and three updates of its document, and an insert each of its event and its delivery', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { place } = await emptyDatabase(t, server)
+  const writes = watch(t)
+  const store = await (await place(t)).open()
+  await store.change('acme/studio', mediaPlan(), T0)
+  const record = (await store.subscription('acme/studio'))!
+  const quiet = () => {}
+  const log = { info: quiet, warn: quiet, error: quiet }
+  const context = { store, clock: () => T0, uuid: () => 'claim', random: () => 0, publish: quiet, moved: quiet, link: () => 'https://files.example/f', log } as unknown as TaskContext
+  const creating: Parameters<typeof createTask>[1] = async (attempt) => (await attempt('acme/studio', { keyId: 'key-1', keyCap: null, keysVersion: record.keysVersion })) as never
+  writes.clear()
+
+  t.match(await createTask(context, creating, task(1), record), { outcome: 'created', task: { state: 'queued' } })
+  t.same([...writes], [['insert tasks', 1], ['update subscriptions', 1]], 'accepted')
+  const started: Task[] = []
+  await claimDue(context, { leaseMs: 60_000, kinds: ['image'], limit: 1, start: (one) => void started.push(one) })
+  t.same([...writes], [['insert tasks', 1], ['update subscriptions', 2], ['update tasks', 1]], 'begun')
+  const result = { file: 'f', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: T0 + 1000 }
+  t.match(await conclude(context, started[0]!, { outcome: 'made', result, cost: 40_000 }), { outcome: 'completed' })
+  t.same(Object.fromEntries(writes), { 'insert tasks': 1, 'update subscriptions': 3, 'update tasks': 3, 'insert events': 1, 'insert deliveries': 1, 'update lanes': 1, 'insert lanes': 1 }, 'ended')
+})
