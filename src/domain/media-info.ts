@@ -2,10 +2,11 @@
  * What a media file is, by its own bytes: its type, size and length. Pure. Nothing here decodes a picture or a sample; a file that is corrupt behind its header
  * is found out by whoever decodes it.
  */
-import { flacHeader, mp3Header, wavHeader } from './media-info/audio-headers.ts'
+import { flacHeader, mp3Header, oggHeader, wavHeader } from './media-info/audio-headers.ts'
 import { NOTHING, textAt, type Header, type Piece } from './media-info/header.ts'
 import { heifHeader } from './media-info/heif-header.ts'
 import { gifHeader, jpegHeader, pngHeader, tiffHeader, webpHeader } from './media-info/image-headers.ts'
+import { matroskaHeader } from './media-info/matroska-header.ts'
 import { mp4Brand, mp4Header } from './media-info/mp4-header.ts'
 
 export type MediaInfo = Header & { contentType: string }
@@ -26,6 +27,9 @@ const READERS: Record<string, Reader> = {
   'video/mp4': mp4Header,
   'video/quicktime': mp4Header,
   'audio/mp4': mp4Header,
+  'video/webm': matroskaHeader,
+  'video/x-matroska': matroskaHeader,
+  'audio/ogg': oggHeader,
   'audio/wav': wavHeader,
   'audio/mpeg': mp3Header,
   'audio/flac': flacHeader,

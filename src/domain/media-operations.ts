@@ -147,7 +147,7 @@ export function amountsAtMost(request: GenerationRequest | OperationRequest, { p
 }
 
 /** What the header of a source says; null for a source that is not here, or whose type is unknown. */
-export type SourceInfo = Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> | null
+export type SourceInfo = (Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> & Partial<Pick<MediaInfo, 'atMostMs'>>) | null
 
 /** A length (ms) with room for what headers and packets differ by: a tenth, and a second. */
 export function withRoom(durationMs: number): number {
@@ -184,9 +184,9 @@ function decidedBySources(request: OperationRequest, media: readonly SourceInfo[
   }
 }
 
-/** Milliseconds; Infinity where unknown. Headers of MP3 give no more than an estimate. */
+/** Milliseconds; Infinity where unknown. */
 function lengthOf(info: SourceInfo): number {
-  return info?.durationMs && info.contentType !== 'audio/mpeg' ? info.durationMs : Infinity
+  return info?.atMostMs || info?.durationMs || Infinity
 }
 
 /** Of a picture that a video begins with: a photograph. */

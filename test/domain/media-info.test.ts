@@ -34,7 +34,7 @@ const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=3.2']
 
 t.test('the size, transparency and orientation of a picture are read from its header', { skip: noSharp }, async (t) => {
   const picture = (channels: 3 | 4) => sharp({ create: { width: 40, height: 30, channels, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
-  const size = { width: 40, height: 30, durationMs: null, orientation: 1, animated: false, continuesAt: null }
+  const size = { width: 40, height: 30, durationMs: null, atMostMs: null, orientation: 1, animated: false, continuesAt: null }
   t.same(read(await picture(3).png().toBuffer()), { ...size, contentType: 'image/png', alpha: false })
   t.same(read(await picture(4).png().toBuffer()), { ...size, contentType: 'image/png', alpha: true })
   t.match(read(await picture(4).png({ palette: true }).toBuffer()), { ...size, alpha: true }, 'by tRNS')
@@ -112,8 +112,9 @@ t.test('the size and length of a film are read, wherever its index is', { skip: 
   t.match(read(film(t, 'quick.mov', ...PICTURES)), { ...facts, contentType: 'video/quicktime' })
   t.match(read(film(t, 'parts.mp4', ...PICTURES, '-movflags', 'frag_keyframe+empty_moov')), { contentType: 'video/mp4', width: 64, height: 48 })
   t.match(read(film(t, 'sound.m4a', ...SOUND)), { contentType: 'audio/mp4', width: null })
-  t.match(read(film(t, 'web.webm', ...PICTURES, '-c:v', 'libvpx')), { contentType: 'video/webm' })
-  t.match(read(film(t, 'web.mkv', ...PICTURES)), { contentType: 'video/x-matroska' })
+  t.match(read(film(t, 'web.webm', ...PICTURES, '-c:v', 'libvpx')), { contentType: 'video/webm', durationMs: 2500 })
+  t.match(read(film(t, 'live.webm', ...PICTURES, '-c:v', 'libvpx', '-live', '1')), { contentType: 'video/webm', durationMs: null }, 'as a browser records')
+  t.match(read(film(t, 'web.mkv', ...PICTURES)), { contentType: 'video/x-matroska', durationMs: 2500 })
   t.match(read(film(t, 'air.ts', ...PICTURES)), { contentType: 'video/mp2t' })
   const old = film(t, 'old.mov', ...PICTURES, '-movflags', '+faststart')
   t.match(read(old.subarray(old.readUInt32BE(0))), { ...facts, contentType: 'video/quicktime' }, 'also without a box that says so')
@@ -131,7 +132,18 @@ t.test('the length of a sound is read from its header', { skip: noFfmpeg }, asyn
   near(film(t, 'vbr.mp3', ...SOUND, '-q:a', '4'), 'audio/mpeg', 60)
   near(film(t, 'low.mp3', ...SOUND, '-ar', '16000', '-b:a', '32k'), 'audio/mpeg', 110)
   near(film(t, 'tag.mp3', ...SOUND, '-b:a', '64k', '-metadata', `comment=${'x'.repeat(9000)}`), 'audio/mpeg', 60)
-  t.equal(read(film(t, 'a.ogg', ...SOUND))?.contentType, 'audio/ogg')
+  const [vorbis, opus] = [film(t, 'a.ogg', ...SOUND), film(t, 'a.opus', ...SOUND)]
+  const large = film(t, 'large.ogg', '-f', 'lavfi', '-i', 'anoisesrc=d=20:seed=1', '-q:a', '9')
+  t.ok(large.length > PREFIX_BYTES)
+  for (const [file, lastsMs] of [[vorbis, 3200], [opus, 3200], [large, 20_000]] as const) {
+    const info = read(file)
+    t.equal(info?.contentType, 'audio/ogg')
+    t.ok(Math.abs((info?.durationMs ?? 0) - lastsMs) <= 30, `Ogg: ${info?.durationMs} ms`)
+  }
+  t.match(read(film(t, 'speech.oga', ...SOUND, '-c:a', 'flac', '-f', 'ogg')), { contentType: 'audio/ogg', durationMs: null })
+  const variable = read(film(t, 'variable.mp3', '-f', 'lavfi', '-i', 'anoisesrc=d=1:seed=1', ...SOUND, '-filter_complex', '[0][1]concat=v=0:a=1', '-q:a', '4', '-write_xing', '0'))
+  t.ok((variable?.durationMs ?? 0) < 3500 && (variable?.atMostMs ?? 0) >= 4200, `4,200 ms are ${variable?.durationMs} to ${variable?.atMostMs}`)
+  t.match([read(film(t, 'counted.mp3', ...SOUND)), read(film(t, 'plain.mp3', ...SOUND, '-write_xing', '0'))], [{ atMostMs: null }, { atMostMs: Number }])
   t.equal(read(film(t, 'a.aac', ...SOUND))?.contentType, 'audio/aac')
 })
 

@@ -26,7 +26,7 @@ t.test('jpeg and jpg with a transparent background are refused before any engine
 
 t.test('the headers of all sources bound the result, with room for what packets differ by; anything unknown leaves the limits of the route', async (t) => {
   const picture = (width: number, height: number): SourceInfo => ({ contentType: 'image/png', width, height, durationMs: null })
-  const film = (durationMs: number | null, contentType = 'video/mp4'): SourceInfo => ({ contentType, width: 640, height: 480, durationMs })
+  const film = (durationMs: number | null, atMostMs: number | null = null): SourceInfo => ({ contentType: 'video/mp4', width: 640, height: 480, durationMs, atMostMs })
   const trim = (startMs: number, endMs: number | null) => ({ kind: 'trim', startMs, endMs, mode: 'accurate', format: 'mp4' }) as OperationRequest
   const merge = { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } as OperationRequest
   const upscale = { kind: 'upscale', scale: 2, format: 'png' } as OperationRequest
@@ -39,7 +39,7 @@ t.test('the headers of all sources bound the result, with room for what packets 
     [merge, [film(4000), film(4000)], { pixels, durationMs: 9800 }],
     [merge, [film(4000), null], { pixels, durationMs }],
     [merge, [film(4000), film(null)], { pixels, durationMs }],
-    [merge, [film(4000), film(4000, 'audio/mpeg')], { pixels, durationMs }],
+    [merge, [film(4000), film(4000, 16_000)], { pixels, durationMs: 23_000 }],
     [trim(1000, null), [film(4000)], { pixels, durationMs: 4400 }],
     [trim(1000, 3000), [film(4000)], { pixels, durationMs: 2000 }],
     [trim(1000, 3000), [null], { pixels, durationMs: 2000 }],

@@ -1,4 +1,4 @@
-/** The headers of WAV, MP3 and FLAC: how long they are. Pure. */
+/** The headers of WAV, MP3, FLAC and Ogg: how long they are. Pure. */
 import { NOTHING, textAt, viewOf, type Header, type Piece } from './header.ts'
 
 /** RIFF/WAVE: the bytes of `data` by the rate of `fmt `. A file that was streamed does not know its length; then it goes to the end. */
@@ -60,7 +60,27 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
   if (frame === null) return NOTHING
   const frames = framesOf(bytes, frame)
   if (frames !== null) return { ...NOTHING, durationMs: Math.round((frames * frame.samples * 1000) / frame.rate) }
-  return { ...NOTHING, durationMs: totalBytes === null ? null : Math.round(((totalBytes - begins) * 8) / frame.kbps) }
+  if (totalBytes === null) return NOTHING
+  const lasts = (kbps: number): number => Math.round(((totalBytes - begins) * 8) / kbps)
+  return { ...NOTHING, durationMs: lasts(frame.kbps), atMostMs: lasts(frame.kbpsMin) }
+}
+
+/** More than a page of Ogg can have. */
+const OGG_TAIL = 66_000
+
+/** Ogg (RFC 3533) with Vorbis or Opus: the sample at which the last page ends. */
+export function oggHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
+  const type = textAt(prefix, 28, 8)
+  if (prefix.length < 44 || (!type.startsWith('\x01vorbis') && type !== 'OpusHead')) return NOTHING
+  // Opus counts at this rate whatever it was recorded at (RFC 7845, section 4).
+  const rate = type === 'OpusHead' ? 48_000 : viewOf(prefix).getUint32(40, true)
+  const tail = Math.max(0, (totalBytes ?? 0) - OGG_TAIL)
+  if (totalBytes === null || rate === 0) return NOTHING
+  if (rest.at + rest.bytes.length < totalBytes) return { ...NOTHING, continuesAt: tail > rest.at ? tail : null }
+  const page = Buffer.from(rest.bytes.buffer, rest.bytes.byteOffset, rest.bytes.length).lastIndexOf('OggS')
+  if (page < 0 || page + 14 > rest.bytes.length) return NOTHING
+  const samples = Number(viewOf(rest.bytes).getBigInt64(page + 6, true))
+  return { ...NOTHING, durationMs: samples > 0 ? Math.round((samples / rate) * 1000) : null }
 }
 
 /** How long an ID3v2 tag is (ID3v2.4, 3.1): four bytes of seven bits each. */
@@ -70,7 +90,7 @@ export function tagBytes(bytes: Uint8Array): number {
   return [6, 7, 8, 9].reduce((size, at) => size * 128 + ((bytes[at] ?? 0) & 0x7f), 0) + 10 + footer
 }
 
-type Frame = { at: number; rate: number; kbps: number; samples: number; sideBytes: number; bytes: number }
+type Frame = { at: number; rate: number; kbps: number; kbpsMin: number; samples: number; sideBytes: number; bytes: number }
 
 /** The first frame's header, within some padding. */
 export function firstMp3Frame(bytes: Uint8Array): Frame | null {
@@ -89,7 +109,8 @@ export function mp3FrameAt(bytes: Uint8Array, at: number): Frame | null {
   const layer = 4 - ((second >> 1) & 3)
   const rate = RATES[(third >> 2) & 3]
   const generation = version === 3 ? 1 : 2
-  const kbps = BITRATES[`${generation}.${layer}`]?.[(third >> 4) - 1]
+  const bitrates = BITRATES[`${generation}.${layer}`] ?? []
+  const [kbps, kbpsMin = 0] = [bitrates[(third >> 4) - 1], bitrates[0]]
   if (version === 1 || rate === undefined || kbps === undefined) return null
   const mono = fourth >> 6 === 3
   const sideBytes = generation === 1 ? (mono ? 17 : 32) : mono ? 9 : 17
@@ -98,7 +119,7 @@ export function mp3FrameAt(bytes: Uint8Array, at: number): Frame | null {
   const padding = (third >> 1) & 1
   const size =
     layer === 1 ? (Math.floor((12_000 * kbps) / perSecond) + padding) * 4 : Math.floor((samples * kbps * 125) / perSecond) + padding
-  return { at, rate: perSecond, kbps, samples, sideBytes, bytes: size }
+  return { at, rate: perSecond, kbps, kbpsMin, samples, sideBytes, bytes: size }
 }
 
 function framesOf(bytes: Uint8Array, { at, sideBytes }: Frame): number | null {

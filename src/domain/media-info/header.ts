@@ -4,6 +4,8 @@ export type Header = {
   width: number | null
   height: number | null
   durationMs: number | null
+  /** The longest that it may be, where `durationMs` is an estimate: of an MP3 that does not count its frames. */
+  atMostMs: number | null
   /** Whether pixels may be transparent. False for what has no such thing. */
   alpha: boolean
   /** EXIF's orientation, 1 to 8; 1 when nothing has to be turned. */
@@ -21,6 +23,7 @@ export const NOTHING: Header = {
   width: null,
   height: null,
   durationMs: null,
+  atMostMs: null,
   alpha: false,
   orientation: 1,
   animated: false,
