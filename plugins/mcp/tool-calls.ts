@@ -45,7 +45,7 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   async function waited(task: Task, seconds: number, context: RequestContext, protocol: CallContext): Promise<CallToolResult> {
     const wait = {
       ms: seconds * 1000,
-      signal: AbortSignal.any([context.signal, protocol.mcpReq.signal]),
+      signal: seconds > 0 ? AbortSignal.any([context.signal, protocol.mcpReq.signal]) : context.signal,
       changed: progressReporter(protocol),
     }
     return resultOf((await app.taskWatch.untilFinal(task, context.caller.key.keyId, wait)).task, context)

@@ -14,7 +14,7 @@ import { isFileId, type FileBody, type FileFacts, type Files } from './files.ts'
 const MAGIC = 'TGF1'
 const TAIL = 8
 const TRAILER_MAX = 4096
-/** A body up to this size is written together with its trailer. */
+/** A body up to this size is written together with its trailer, and read so. */
 const SMALL = 64 * 1024
 const NONE = new Uint8Array()
 /** A temporary file that has not grown for this long belongs to a dead writer. */
@@ -38,17 +38,18 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
     if (closed) throw new Unavailable('files', new Error('closed'))
   }
 
-  async function opened(id: string): Promise<{ handle: FileHandle; facts: FileFacts } | null> {
+  /** `read` is the end of the file, from the offset `from` on: the trailer, and at least so many bytes `before` it if there are. */
+  async function opened(id: string, before = 0): Promise<({ handle: FileHandle } & Found) | null> {
     assertOpen()
     if (!isFileId(id)) return null
     return guard(async () => {
       const handle = await open(pathOf(id), constants.O_RDONLY | constants.O_NOFOLLOW).catch(nullIf('ENOENT', 'ELOOP'))
       if (!handle) return null
-      const facts = await readFacts(handle, id).catch(async (error: unknown) => {
+      const found = await readFacts(handle, id, before).catch(async (error: unknown) => {
         await handle.close()
         throw error
       })
-      if (facts) return { handle, facts }
+      if (found) return { handle, ...found }
       await handle.close()
       return null
     })
@@ -115,17 +116,17 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
     stat: read,
 
     async get(id, range) {
-      const file = await opened(id)
+      const file = await opened(id, SMALL)
       if (!file) return null
-      const { handle, facts } = file
+      const { handle, facts, from, read } = file
       const { start, end } = range ?? { start: 0, end: facts.size - 1 }
       if (range && !(start >= 0 && start <= end && end < facts.size)) {
         await handle.close()
         throw new RangeError('the range lies outside the file')
       }
-      if (facts.size > 0) return { ...facts, stream: handle.createReadStream({ start, end }) }
+      if (start < from) return { ...facts, stream: handle.createReadStream({ start, end }) }
       await handle.close()
-      return { ...facts, stream: Readable.from([]) }
+      return { ...facts, stream: streamOf(read.subarray(start - from, end + 1 - from)) }
     },
 
     remove: removeFile,
@@ -148,6 +149,15 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
       closed = true
     },
   }
+}
+
+function streamOf(bytes: Buffer): Readable {
+  return new Readable({
+    read() {
+      if (bytes.length > 0) this.push(bytes)
+      this.push(null)
+    },
+  })
 }
 
 /** Writes the bytes, then the trailer, and waits until both are synced to disk. Errors of `body` pass through. */
@@ -199,24 +209,27 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** The metadata in a file's trailer, or null if the file is not ours. */
-async function readFacts(handle: FileHandle, id: string): Promise<FileFacts | null> {
+type Found = { facts: FileFacts; from: number; read: Buffer }
+
+/** The metadata in a file's trailer, with what was read of its end, or null if the file is not ours. */
+async function readFacts(handle: FileHandle, id: string, before: number): Promise<Found | null> {
   const { size } = await handle.stat()
-  const end = await readAt(handle, Math.max(0, size - TAIL - TRAILER_MAX), size)
-  const tail = end.subarray(-TAIL)
-  if (end.length < TAIL || tail.toString('latin1', 4) !== MAGIC) return null
+  const from = Math.max(0, size - TAIL - TRAILER_MAX - before)
+  const read = await readAt(handle, from, size)
+  const tail = read.subarray(-TAIL)
+  if (read.length < TAIL || tail.toString('latin1', 4) !== MAGIC) return null
   const length = tail.readUInt32BE()
-  if (length > end.length - TAIL) return null
+  if (length > read.length - TAIL) return null
   try {
-    const { contentType, expiresAt, etag } = JSON.parse(end.toString('utf8', end.length - TAIL - length, end.length - TAIL)) as FileFacts
-    return { id, size: size - TAIL - length, contentType, expiresAt, etag }
+    const { contentType, expiresAt, etag } = JSON.parse(read.toString('utf8', read.length - TAIL - length, read.length - TAIL)) as FileFacts
+    return { facts: { id, size: size - TAIL - length, contentType, expiresAt, etag }, from, read }
   } catch {
     return null
   }
 }
 
 async function readAt(handle: FileHandle, from: number, to: number): Promise<Buffer> {
-  const bytes = Buffer.alloc(to - from)
+  const bytes = Buffer.allocUnsafe(to - from)
   const { bytesRead } = await handle.read(bytes, 0, bytes.length, from)
   return bytes.subarray(0, bytesRead)
 }
