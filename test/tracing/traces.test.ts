@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { readTraceSettings } from '../../src/config/trace-settings.ts'
 import { openOtlpReceiver, type OtlpReceiver } from '../fakes/otlp-receiver.ts'
 import type { ExportedSpan } from '../fakes/otlp-protobuf.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -93,19 +94,44 @@ function eventuallyOne(otlp: OtlpReceiver, operation: string, accept: (span: Exp
   return eventually(`a span to ${operation}`, async () => otlp.spans.find((span) => span.name.startsWith(`${operation} `) && accept(span)) ?? null)
 }
 
-t.test('a completion is a trace with admission, store, the attempt at the upstream, and its tokens', async (t) => {
+t.test('spans of completions, behind a proxy that is trusted', async (t) => {
   const otlp = await openOtlpReceiver(t)
-  const program = await running(t, otlp.env)
+  const program = await running(t, { ...otlp.env, TRUST_PROXY: '127.0.0.0/8' })
   const key = await program.key('demo-coding-key')
-  t.equal((await chat(program, key)).status, 200)
-  const request = await otlp.span('POST /v1/chat/completions')
-  t.match(request.attributes, { 'http.response.status_code': 200, 'tollgate.product': 'coding' })
-  t.type(request.attributes['gen_ai.usage.output_tokens'], 'number')
-  const attempt = await otlp.span('upstream attempt')
-  t.same(lineage(otlp, attempt), ['upstream attempt', 'POST /v1/chat/completions'])
-  t.match(attempt, { kind: KINDS.client, attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': 'echo', 'tollgate.upstream': 'echo' } })
-  t.same(lineage(otlp, await otlp.span('store decide')), ['store decide', 'admission', 'POST /v1/chat/completions'])
-  t.notMatch(otlp.text(), /secret/)
+
+  await t.test('a completion is a trace with admission, store, the attempt at the upstream, and its tokens', async (t) => {
+    t.equal((await chat(program, key)).status, 200)
+    const request = await otlp.span('POST /v1/chat/completions')
+    t.match(request.attributes, { 'http.response.status_code': 200, 'tollgate.product': 'coding' })
+    t.type(request.attributes['gen_ai.usage.output_tokens'], 'number')
+    const attempt = await otlp.span('upstream attempt')
+    t.same(lineage(otlp, attempt), ['upstream attempt', 'POST /v1/chat/completions'])
+    t.match(attempt, { kind: KINDS.client, attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': 'echo', 'tollgate.upstream': 'echo' } })
+    t.same(lineage(otlp, await otlp.span('store decide')), ['store decide', 'admission', 'POST /v1/chat/completions'])
+    t.notMatch(otlp.text(), /secret/)
+  })
+
+  await t.test('behind a proxy of TRUST_PROXY the trace of the client is continued, and its decision not to sample is respected', async (t) => {
+    const traceId = 'c'.repeat(32)
+    await chat(program, key, { traceparent: `00-${'d'.repeat(32)}-${'e'.repeat(16)}-00` })
+    await chat(program, key, { traceparent: `00-${traceId}-${'e'.repeat(16)}-01`, tracestate: 'vendor=value' })
+    const request = await otlp.span('POST /v1/chat/completions', (span) => span.traceId === traceId)
+    t.match(request, { parent: 'e'.repeat(16), traceState: 'vendor=value', links: [] })
+    t.notOk(otlp.spans.some((span) => span.traceId === 'd'.repeat(32)))
+  })
+
+  await t.test('a malformed traceparent and an enormous tracestate are ignored', async (t) => {
+    const before = new Set(otlp.spans)
+    const bad = ['', 'x', `00-${'0'.repeat(32)}-${'e'.repeat(16)}-01`, `ff-${'a'.repeat(32)}-${'e'.repeat(16)}-01`, `00-${'a'.repeat(32)}-${'e'.repeat(16)}-01-more`, `00-${'A'.repeat(32)}`, 'a'.repeat(8000)]
+    for (const traceparent of bad) t.equal((await chat(program, key, { traceparent, tracestate: 'k=v' })).status, 200, traceparent.slice(0, 60))
+    const own = 'b'.repeat(32)
+    t.equal((await chat(program, key, { traceparent: `00-${own}-${'e'.repeat(16)}-01`, tracestate: `k=${'v'.repeat(8000)}` })).status, 200)
+    const last = await otlp.span('POST /v1/chat/completions', (span) => span.traceId === own)
+    t.equal(last.traceState, '')
+    const others = otlp.spans.filter((span) => !before.has(span) && span.name === 'POST /v1/chat/completions' && span.traceId !== own)
+    t.equal(others.length, bad.length)
+    t.ok(others.every(({ parent, traceState }) => parent === '' && traceState === ''))
+  })
 })
 
 t.test('an upstream that fails is an error of its span and of the request, without its message', async (t) => {
@@ -118,33 +144,6 @@ t.test('an upstream that fails is an error of its span and of the request, witho
   t.notMatch(JSON.stringify([...answer.headers]), /hidden/)
   t.match(await otlp.span('upstream attempt'), { status: 2, attributes: { 'server.port': 9 } })
   t.match(await otlp.span('POST /v1/chat/completions'), { status: 2, attributes: { 'error.type': 'server_overloaded', 'http.response.status_code': 503 } })
-})
-
-t.test('behind a proxy of TRUST_PROXY the trace of the client is continued, and its decision not to sample is respected', async (t) => {
-  const otlp = await openOtlpReceiver(t)
-  const program = await running(t, { ...otlp.env, TRUST_PROXY: '127.0.0.0/8' })
-  const key = await program.key('demo-coding-key')
-  const traceId = 'c'.repeat(32)
-  await chat(program, key, { traceparent: `00-${'d'.repeat(32)}-${'e'.repeat(16)}-00` })
-  await chat(program, key, { traceparent: `00-${traceId}-${'e'.repeat(16)}-01`, tracestate: 'vendor=value' })
-  const request = await otlp.span('POST /v1/chat/completions', (span) => span.traceId === traceId)
-  t.match(request, { parent: 'e'.repeat(16), traceState: 'vendor=value', links: [] })
-  t.notOk(otlp.spans.some((span) => span.traceId === 'd'.repeat(32)))
-})
-
-t.test('a malformed traceparent and an enormous tracestate are ignored', async (t) => {
-  const otlp = await openOtlpReceiver(t)
-  const program = await running(t, { ...otlp.env, TRUST_PROXY: '127.0.0.1' })
-  const key = await program.key('demo-coding-key')
-  const bad = ['', 'x', `00-${'0'.repeat(32)}-${'e'.repeat(16)}-01`, `ff-${'a'.repeat(32)}-${'e'.repeat(16)}-01`, `00-${'a'.repeat(32)}-${'e'.repeat(16)}-01-more`, `00-${'A'.repeat(32)}`, 'a'.repeat(8000)]
-  for (const traceparent of bad) t.equal((await chat(program, key, { traceparent, tracestate: 'k=v' })).status, 200, traceparent.slice(0, 60))
-  const own = 'b'.repeat(32)
-  t.equal((await chat(program, key, { traceparent: `00-${own}-${'e'.repeat(16)}-01`, tracestate: `k=${'v'.repeat(8000)}` })).status, 200)
-  const last = await otlp.span('POST /v1/chat/completions', (span) => span.traceId === own)
-  t.equal(last.traceState, '')
-  const others = otlp.spans.filter(({ name, traceId }) => name === 'POST /v1/chat/completions' && traceId !== own)
-  t.equal(others.length, bad.length)
-  t.ok(others.every(({ parent, traceState }) => parent === '' && traceState === ''))
 })
 
 t.test('sampling by the settings of OpenTelemetry', async (t) => {
@@ -197,16 +196,17 @@ t.test('without an endpoint nothing of OpenTelemetry is loaded', async (t) => {
 })
 
 t.test('a wrong setting stops the start with a sentence', async (t) => {
-  const folder = t.testdir()
   const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }
-  const wrong: [Record<string, string>, RegExp][] = [
+  const wrong: [[Record<string, string>, RegExp], ...[Record<string, string>, RegExp][]] = [
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'localhost:4318' }, /OTEL_EXPORTER_OTLP_ENDPOINT was "localhost:4318"; it may be an http or https address/],
     [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /OTEL_EXPORTER_OTLP_PROTOCOL was "grpc"; it may be http\/protobuf/],
     [{ ...endpoint, OTEL_TRACES_SAMPLER: 'sometimes' }, /OTEL_TRACES_SAMPLER was "sometimes"/],
     [{ ...endpoint, OTEL_TRACES_SAMPLER_ARG: '2' }, /OTEL_TRACES_SAMPLER_ARG was "2"; it may be a number from 0 to 1/],
     [{ ...endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '-1' }, /OTEL_BSP_MAX_QUEUE_SIZE was "-1"/],
   ]
-  for (const [env, sentence] of wrong) await t.rejects(start({ folder, env: { RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}`, ...env } }), { message: sentence })
+  for (const [env, sentence] of wrong) t.throws(() => readTraceSettings(env), { message: sentence })
+  const [[env, sentence]] = wrong
+  await t.rejects(start({ folder: t.testdir(), env: { RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}`, ...env } }), { message: sentence })
 })
 
 t.test('a real collector takes the traces, and passes on what the program sent', async (t) => {
