@@ -16,7 +16,6 @@ import { mcp } from './mcp.ts'
 import { operator } from './operator.ts'
 import { profile } from './profile.ts'
 import { queue } from './queue.ts'
-import { standstill } from './standstill.ts'
 import { openStage, type Choice, type Stage } from './stage.ts'
 import { startUp } from './start.ts'
 import { markdown, type Table } from './table.ts'
@@ -25,7 +24,7 @@ import { webhooks } from './webhooks.ts'
 import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, queue, standstill, webhooks, start, images, films, lists, memory, distributed, distributed-plan,
+  --parts a,b       of coding, latency, idle, tasks, queue, webhooks, start, images, films, lists, memory, distributed, distributed-plan,
                     distributed-tasks, distributed-webhooks, operator, profile, mcp, dashboard; all but the last seven by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
@@ -40,12 +39,12 @@ const USAGE = `npm run bench -- [options]
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
 const PARTS: Record<string, Part> = {
-  coding, latency, idle, tasks, queue, standstill, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-plan': distributed('one-plan'), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
+  coding, latency, idle, tasks, queue, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-plan': distributed('one-plan'), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
 }
 
 const { values } = parseArgs({
   options: {
-    parts: { type: 'string', default: 'coding,latency,idle,tasks,queue,standstill,webhooks,start,images,films,lists,memory,distributed' },
+    parts: { type: 'string', default: 'coding,latency,idle,tasks,queue,webhooks,start,images,films,lists,memory,distributed' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },

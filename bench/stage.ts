@@ -14,8 +14,8 @@ export type Stage = {
   passthrough(model: Process): Promise<Process>
   /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1), `wire` what the model is declared to speak (chat), `root` another checkout to run. */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number; wire?: 'chat' | 'both'; root?: string | null }): Promise<Process>
-  /** Tollgate with so many Media plans, the no-op engine and webhooks to loopback; `slots` is WORKER_SLOTS, `plugin` another file with an engine of that type. */
-  studio(name: string, subscriptions: number, slots: string, flags?: string[], plugin?: string): Promise<Process>
+  /** Tollgate with so many Media plans, the no-op engine and webhooks to loopback; `slots` is WORKER_SLOTS. */
+  studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
   /** Tollgate with a Media plan and the engines of a fresh checkout. */
   fresh(name: string): Promise<Process>
   /** One process for each of these roles, over the servers whose addresses are in `settings`. */
@@ -62,9 +62,9 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
       await declare(name, coding(plans, model.url, wire))
       return run({ name, script: 'bin/tollgate.mjs', root, flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    async studio(name, subscriptions, slots, flags = [], plugin = NOOP) {
+    async studio(name, subscriptions, slots, flags = []) {
       await declare(name, media(subscriptions))
-      return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: plugin, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, EGRESS_ALLOW: '127.0.0.1', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+      return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, EGRESS_ALLOW: '127.0.0.1', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async fresh(name) {
       await declare(name, media(1))
