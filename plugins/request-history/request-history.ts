@@ -40,12 +40,12 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
   app.addHook('onRequest', (request, reply, done) => {
     const at = clock()
     reply.raw.once('close', () => {
-      const { caller, failed, logged, startedMs } = request
+      const { caller, failed, id: requestId, logged, startedMs } = request
       if (!caller || !logged) return
       const { subscription, keyId } = caller.key
       const { statusCode: status, writableFinished: isComplete } = reply.raw
       const durationMs = Math.round(performance.now() - startedMs)
-      const ended = { subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }
+      const ended = { requestId, subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }
       logged((settled: Settled) => add(ended, settled))
     })
     done()

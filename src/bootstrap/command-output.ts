@@ -53,14 +53,20 @@ export function requeueText(id: string, requeued: Requeued): string {
   }
 }
 
-/** Of `tollgate trace`: a line for each step of a task, in the order of time. */
-export function storyText(id: string, { tasks, reservation }: Story): string {
+/** Of `tollgate trace`: a line for each step of a task, in the order of time, and one for a coding request. */
+export function storyText(id: string, { tasks, reservation, request }: Story): string {
   if (reservation) {
     const { subscription, keyId, tokens, at } = reservation
     return `A request of plan ${subscription} with key ${keyId} is in flight: ${tokens} tokens reserved at ${iso(at)}.\n`
   }
+  if (request) {
+    const { subscription, keyId, at, durationMs, status, code, isComplete, charged } = request
+    const ended = [status, code, isComplete ? null : 'the client left'].filter((one) => one !== null).join(' ')
+    const tokens = charged === null ? 'the charge is not known' : `${charged} tokens charged`
+    return `A request of plan ${subscription} with key ${keyId} at ${iso(at)}: ${ended} after ${durationMs} ms, ${tokens}. Its attempts at upstreams are in the logs: search them for "reqId":"${request.requestId ?? id}".\n`
+  }
   if (tasks.length === 0)
-    return `No task and no open reservation has the id ${id}. A request that made no task is only in the logs: search them for "reqId":"${id}". If the client chose the id, --days <n> looks through the tasks of the last n days.\n`
+    return `No task and none of the newest coding requests of a plan has the id ${id}. Other requests are only in the logs: search them for "reqId":"${id}". If the client chose the id, --days <n> looks through the tasks of the last n days.\n`
   return tasks.map(taskStory).join('\n')
 }
 

@@ -86,7 +86,7 @@ async function resultOf(
     }
     case 'trace': {
       const story = await traceOf(store, line.id, line.sinceMs === null ? null : now - line.sinceMs)
-      return { facts: story, text: storyText(line.id, story), isFine: story.tasks.length > 0 || story.reservation !== null }
+      return { facts: story, text: storyText(line.id, story), isFine: (story.tasks[0] ?? story.reservation ?? story.request) !== null }
     }
     case 'reseal': {
       const counts = await reseal(store, await readSealingKeys(config.SEALING_KEY_FILE), line.write ? () => randomBytes(12) : null)

@@ -7,6 +7,8 @@ export const KEPT_REQUESTS = 1000
 export type CodingRequest = {
   /** The id of its reservation. */
   id: string
+  /** The `x-request-id` of its answer, for the operator. Absent in those of earlier releases. */
+  requestId?: string
   subscription: string
   keyId: string
   /** When it arrived, epoch milliseconds. */

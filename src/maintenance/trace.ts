@@ -1,7 +1,9 @@
 /** `tollgate trace`: what the store knows of a request or a task. Reads only, and returns nothing of its content. */
 import type { Store } from '../backends/store/store.ts'
+import type { CodingRequest, RequestPosition } from '../domain/coding-requests.ts'
 import { holdOf } from '../domain/subscription/holds.ts'
 import { resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
+import { readAll } from '../verify/read-all.ts'
 
 /** Times are epoch milliseconds, money is micro-units. */
 export type TaskStory = Pick<
@@ -39,10 +41,11 @@ export type DeliveryStory = Pick<Delivery, 'event' | 'host' | 'state' | 'nextAtt
   attempts: Omit<DeliveryAttempt, 'responsePrefix'>[]
 }
 
-/** A coding request in flight. What is settled is in the totals of its plan, and in the log. */
+/** A coding request in flight. */
 export type ReservationStory = { id: string; subscription: string; keyId: string; tokens: number; at: number }
 
-export type Story = { tasks: TaskStory[]; reservation: ReservationStory | null }
+/** `request`: a coding request that has ended, if it is among the newest of its plan. */
+export type Story = { tasks: TaskStory[]; reservation: ReservationStory | null; request: CodingRequest | null }
 
 const PAGE = 500
 /** A request of ours has the time of its beginning in its id; its task comes at the latest after a body of two minutes and a slow store. */
@@ -50,14 +53,15 @@ const WINDOW_MS = { before: 60_000, after: 10 * 60_000 }
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
- * The task, the tasks of the request, or the open reservation with this id. A request's tasks are sought around the time in its id, if that is a
+ * The task, the tasks of the request, the open reservation, or the coding request with this id. A request is sought around the time in its id, if that is a
  * UUID v7, or among those from `since` on (epoch milliseconds) where that is given. Throws `Unavailable`.
  */
 export async function traceOf(store: Store, id: string, since: number | null): Promise<Story> {
   const tasks = UUID.test(id) ? await tasksFrom(store, id.slice(0, -1), `${id}0`, (task) => task.id === id) : []
   if (tasks.length === 0) tasks.push(...(await tasksOfRequest(store, id, since)))
   const reservation = tasks.length === 0 ? await reservationOf(store, id) : null
-  return { tasks: await Promise.all(tasks.map((task) => storyOf(store, task))), reservation }
+  const request = tasks.length === 0 && !reservation ? await requestOf(store, id, since) : null
+  return { tasks: await Promise.all(tasks.map((task) => storyOf(store, task))), reservation, request }
 }
 
 async function tasksOfRequest(store: Store, id: string, since: number | null): Promise<Task[]> {
@@ -100,6 +104,22 @@ async function reservationOf(store: Store, id: string): Promise<ReservationStory
     if (records.length < PAGE || !last) return null
     after = last.id
   }
+}
+
+/** By its id or that of its reservation. */
+async function requestOf(store: Store, id: string, since: number | null): Promise<CodingRequest | null> {
+  const at = since === null ? timeOf(id) : null
+  const from = at === null ? (since ?? 0) : at - WINDOW_MS.before
+  for await (const { id: subscription } of readAll(store, 'subscriptions')) {
+    let last: RequestPosition | null = at === null ? null : { at: at + WINDOW_MS.after, id: '' }
+    do {
+      const page: CodingRequest[] = await store.requests(subscription, last, PAGE)
+      const found = page.find((one) => one.at >= from && [one.id, one.requestId].includes(id))
+      if (found) return found
+      last = page.length < PAGE ? null : (page.at(-1) ?? null)
+    } while (last && last.at >= from)
+  }
+  return null
 }
 
 async function storyOf(store: Store, task: Task): Promise<TaskStory> {

@@ -71,6 +71,10 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   t.equal(unknown.code, 1)
   t.match(unknown.stdout, /--days <n> looks through the tasks of the last n days/)
   t.match((await trace('build-7', '--days', '1')).stdout, `Task ${chosen.id} (image)`)
-  t.match(await trace(String(reqId)), { code: 1, stdout: /only in the logs: search them for "reqId":"/ })
+  // It is written with others, after some seconds.
+  const request = await eventually('the request in the store', async () => [await trace(String(reqId))].find(({ code }) => code === 0) ?? null)
+  t.match(request.stdout, /^A request of plan acme\/coder with key \S+ at \S+Z: 200 after \d+ ms, [1-9]\d* tokens charged\. Its attempts at upstreams are in the logs: search them for "reqId":"/)
+  t.match(JSON.parse((await trace(String(reqId), '--json')).stdout), { tasks: [], reservation: null, request: { requestId: reqId, status: 200, code: null } })
+  t.match(await trace(String(reqId).replace(/.$/, (last) => (last === '0' ? '1' : '0'))), { code: 1, stdout: /only in the logs: search them for "reqId":"/ })
   t.match(await trace('two words'), { code: 1, stderr: /trace with the id of a request or a task/ })
 })

@@ -84,7 +84,13 @@ for (const place of PLACES) {
     t.match(await commanded(world, 'trace', taskId(2)), { said: { tasks: [failed], reservation: null }, exitCode: 0 })
     t.match((await commanded(world, 'trace', taskId(4))).said, { tasks: [{ id: taskId(4), state: 'queued', isHeld: true, readyAt: Number, deliveries: [] }] })
     t.match((await commanded(world, 'trace', 'request-1')).said, { tasks: [], reservation: { subscription: 'acme/code', keyId: 'key-2', at: NOW } })
-    t.match(await commanded(world, 'trace', 'request-2'), { said: { tasks: [], reservation: null }, exitCode: 1 }, 'a settled one is in no record')
+    t.match(await commanded(world, 'trace', 'request-2'), { said: { tasks: [], reservation: null, request: null }, exitCode: 1 }, 'a settled one is in no record')
+    const ended = { id: 'request-2', subscription: 'acme/code', keyId: 'key-2', at: NOW, durationMs: 80, status: 502, code: 'upstream_error', isComplete: true, usage: null, charged: 0 }
+    const other = { ...ended, id: taskId(0x71), requestId: taskId(0x70), at: 0x019b8e1a0070, status: 200, code: null }
+    await within(world, (store) => store.logRequests([ended, other, ...Array.from({ length: 600 }, (_, n) => ({ ...ended, id: `later-${n}`, at: NOW + 1 }))]))
+    t.match(await commanded(world, 'trace', 'request-2'), { said: { tasks: [], reservation: null, request: ended }, exitCode: 0 }, 'but in the list of its plan')
+    for (const id of [other.id, other.requestId]) t.match((await commanded(world, 'trace', id)).said, { request: other })
+    t.match(await commanded(world, 'trace', other.requestId, '--days', '0'), { said: { request: null }, exitCode: 1 })
     t.match(await commanded(world, 'trace', taskId(9)), { said: { tasks: [], reservation: null }, exitCode: 1 })
     // Made by requests of which one has an id of ours, by whose time its task is sought, and the other one of its client's.
     const ours = taskId(1).replace('-8000-', '-9000-')
