@@ -88,6 +88,31 @@ t.test('a newer schema is refused and left unchanged', async (t) => {
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1000 }])
 })
 
+t.test('a document in a format of a newer version is refused and left unchanged, and those beside it are served', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  const store = await openStore(url, { retryForMs: 0 })
+  t.teardown(() => store.close())
+  await Promise.all([ID, 'acme/other'].map((id) => store.change(id, plan(), T0)))
+  await Promise.all([1, 2].map((n) => store.createTask(task(n))))
+  for (const name of ['subscriptions', 'tasks']) {
+    const newer = { $set: { format: 2, write: 'newer' }, ...(name === 'subscriptions' && { $inc: { version: 1 } }) }
+    await db.collection<{ _id: string }>(name).updateOne({ _id: { $in: [ID, task(1).id] } }, newer)
+  }
+  const documents = async () => Promise.all(['subscriptions', 'tasks'].map((name) => db.collection(name).find({ format: 2 }).toArray()))
+  const before = await documents()
+  const refusal = (id: string) => ({ name: 'Unavailable', cause: { message: `${id} has format 2 and this Tollgate supports none newer than 1: replace this process by the newer Tollgate` } })
+  const both = await Promise.allSettled([ID, 'acme/other'].map((id) => store.subscription(id)))
+  t.match(both, [{ status: 'rejected', reason: refusal(ID) }, { status: 'fulfilled', value: { id: 'acme/other' } }])
+  await t.rejects(store.change(ID, plan(), T0), refusal(ID))
+  t.match(await store.change('acme/other', plan(), T0), { outcome: 'applied' })
+  await t.rejects(store.task('acme', task(1).id), refusal(task(1).id))
+  await t.rejects(store.moveTask(task(1).id, { from: [task(1).state] }, 'canceled', {}), refusal(task(1).id))
+  t.match(await store.task('acme', task(2).id), { id: task(2).id })
+  t.same(await documents(), before)
+})
+
 t.test('key versions without `endedAt` are migrated: those that ended get the current time', async (t) => {
   const server = await mongodb(t)
   if (!server) return

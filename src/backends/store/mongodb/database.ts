@@ -71,8 +71,20 @@ export function toStored<Entity extends { id: string }>({ id, ...facts }: Entity
   return { _id: id, ...facts }
 }
 
-/** The entity of a document that was read without members that only indexes use. */
-export function fromStored<Entity extends { id: string }>({ _id, ...facts }: { _id: string }): Entity {
+/** The format of the documents that this program writes. Those without `format` have the first (docs/store.md, "Schema"). */
+const FORMAT = 1
+
+/** A document as it was read. Throws `Unavailable` if a newer program wrote it in a format that this one does not know. */
+export function known<D extends { _id: unknown; format?: number }>(document: D): D {
+  const { _id, format = FORMAT } = document
+  if (format <= FORMAT) return document
+  const sentence = `${String(_id)} has format ${format} and this Tollgate supports none newer than ${FORMAT}: replace this process by the newer Tollgate`
+  throw new Unavailable('store', new Error(sentence))
+}
+
+/** The entity of a document that was read without members that only indexes use. Throws as `known` does. */
+export function fromStored<Entity extends { id: string }>(document: { _id: string }): Entity {
+  const { _id, ...facts } = known(document)
   return { id: _id, ...facts } as unknown as Entity
 }
 

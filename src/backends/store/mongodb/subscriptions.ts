@@ -9,7 +9,7 @@ import { idsOf, type Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import { createBatcher } from '../../../concurrency/batching.ts'
+import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 import type { Outboxes } from './usage-records.ts'
 
 export const subscriptionIndexes = {
@@ -62,19 +62,24 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   const read = createBatcher<Lookup, Answer>({
     backend: 'store',
     async send(lookups) {
-      const found = new Map((await findAll(lookups)).map((one) => [one._id, one]))
-      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : foundRecord(one)] as const))
-      return lookups.map(({ id }) => ({ answer: records.get(id) ?? null }))
+      const outcomes = new Map((await findAll(lookups)).map((one) => [one._id, outcomeOf(one)]))
+      return lookups.map(({ id }) => outcomes.get(id) ?? { answer: null })
     },
     idOf: ({ id }) => id,
     shares: true,
     most: MAX_READS,
   })
 
-  function foundRecord({ write, ...document }: Found): Subscription {
-    if (document.outbox) outboxes.found(document.outbox)
-    remember(document._id, document.version, write)
-    return recordOf(document)
+  function outcomeOf(found: Found | Unchanged): BatchOutcome<Answer> {
+    if ('unchanged' in found) return { answer: 'unchanged' }
+    const { write, ...document } = found
+    try {
+      if (document.outbox) outboxes.found(document.outbox)
+      remember(document._id, document.version, write)
+      return { answer: recordOf(document) }
+    } catch (failure) {
+      return { failure }
+    }
   }
 
   /** By the `write` of its version, many records are replaced in one statement. */

@@ -5,7 +5,7 @@ import { fromStoredPrice, toStoredPrice, type StoredPrice } from '../../../domai
 import { FINAL, passes, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
-import { fromStored, idAt, toStored, type Database, type Stored } from './database.ts'
+import { fromStored, idAt, known, toStored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { EventLog } from './event-log.ts'
 import type { Indexes } from './indexes.ts'
@@ -72,7 +72,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
       let changed = before && change(before)
       if (!changed) {
         before = await read(id)
-        changed = before && change(before)
+        changed = before && change(known(before))
       }
       if (!before || !changed) return null
       const after = { ...before, ...changed, write: randomUUID() }
