@@ -1,28 +1,11 @@
-/** Builds the program of a role: registers its plugins in the order of the request flow. */
+/** Builds the program of a role: registers its plugins in the order of the request flow. A role loads its own alone. */
 import { randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, Gauge, type Registry } from 'prom-client'
-import auth from '../plugins/auth/auth.ts'
-import cors from '../plugins/cors/cors.ts'
-import dashboard from '../plugins/dashboard/dashboard.ts'
-import dispatcher from '../plugins/dispatcher/dispatcher.ts'
-import docs from '../plugins/docs/docs.ts'
-import files from '../plugins/files/files.ts'
-import mcp from '../plugins/mcp/mcp.ts'
 import { openBodyBudget, type BodyBudget } from '../plugins/request-body/body-budget.ts'
-import requestBody from '../plugins/request-body/request-body.ts'
-import media from '../plugins/media/media.ts'
-import taskWatch from '../plugins/task-watch/task-watch.ts'
-import worker from '../plugins/worker/worker.ts'
-import controller from '../plugins/controller/controller.ts'
 import errors from '../plugins/errors/errors.ts'
 import { answerUnparsable, answerUnroutable } from '../plugins/errors/malformed-requests.ts'
-import metering from '../plugins/metering/metering.ts'
-import requestHistory from '../plugins/request-history/request-history.ts'
-import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
-import usageRecords from '../plugins/usage-records/usage-records.ts'
-import thirdParty from '../plugins/third-party/third-party.ts'
 import type { Broker } from './backends/broker/broker.ts'
 import type { Config } from './config/config.ts'
 import { ConfigError } from './config/setting-types.ts'
@@ -45,7 +28,7 @@ import { partsAtRate } from './http/least-rate.ts'
 import { openUploads, type Uploads } from './tasks/receive-upload.ts'
 import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
-import { verifyStore, type Verified } from './verify/verify.ts'
+import type { Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
 declare module 'fastify' {
@@ -123,42 +106,42 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
   // After all plugins could add engines, before any loop runs.
   if (engines) app.addHook('onReady', () => engines.ready())
   if (runs('gateway')) {
-    if (config.CORS_ORIGINS.length > 0) app.register(cors)
-    app.register(docs)
-    app.register(files)
-    app.register(taskWatch)
+    if (config.CORS_ORIGINS.length > 0) app.register(import('../plugins/cors/cors.ts'))
+    app.register(import('../plugins/docs/docs.ts'))
+    app.register(import('../plugins/files/files.ts'))
+    app.register(import('../plugins/task-watch/task-watch.ts'))
   }
   // Every role that reads the routing table needs the engines of third-party plugins. Only a gateway serves their routes.
   if (runs('gateway') || (engines && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
-      gateway.register(auth)
-      gateway.register(requestBody, { budget })
+      gateway.register(import('../plugins/auth/auth.ts'))
+      gateway.register(import('../plugins/request-body/request-body.ts'), { budget })
       // Before metering: plugins end in reverse order, and the end of metering settles the last requests.
-      if (runs('gateway')) gateway.register(requestHistory)
-      gateway.register(metering)
+      if (runs('gateway')) gateway.register(import('../plugins/request-history/request-history.ts'))
+      gateway.register(import('../plugins/metering/metering.ts'))
       if (runs('gateway')) {
-        gateway.register(openai)
-        gateway.register(media, { prefix: '/api/v1' })
-        gateway.register(mcp)
+        gateway.register(import('../plugins/openai/openai.ts'))
+        gateway.register(import('../plugins/media/media.ts'), { prefix: '/api/v1' })
+        gateway.register(import('../plugins/mcp/mcp.ts'))
       }
       if (runs('gateway') && config.PROXY_ROUTES !== null)
         gateway.register(import('../plugins/proxy/proxy.ts'), { file: config.PROXY_ROUTES })
-      gateway.register(thirdParty, { entries: config.PLUGINS })
+      gateway.register(import('../plugins/third-party/third-party.ts'), { entries: config.PLUGINS })
     })
   }
-  if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia(budget) })
-  if (runs('gateway', 'worker')) app.register(usageRecords)
-  if (runs('worker')) app.register(worker, { kinds: workerKinds(config) })
-  if (runs('dispatcher')) app.register(dispatcher)
-  if (runs('controller')) app.register(controller)
+  if (runs('gateway')) app.register(import('../plugins/dashboard/dashboard.ts'), { mediaRoutes: keylessMedia(budget) })
+  if (runs('gateway', 'worker')) app.register(import('../plugins/usage-records/usage-records.ts'))
+  if (runs('worker')) app.register(import('../plugins/worker/worker.ts'), { kinds: workerKinds(config) })
+  if (runs('dispatcher')) app.register(import('../plugins/dispatcher/dispatcher.ts'))
+  if (runs('controller')) app.register(import('../plugins/controller/controller.ts'))
   return app
 }
 
 /** The Media API for sessions of the dashboard. */
 function keylessMedia(budget: BodyBudget): (scope: FastifyInstance) => Promise<void> {
   return async (scope) => {
-    await scope.register(requestBody, { budget })
-    await scope.register(media, { keyless: true })
+    await scope.register(import('../plugins/request-body/request-body.ts'), { budget })
+    await scope.register(import('../plugins/media/media.ts'), { keyless: true })
   }
 }
 
@@ -245,6 +228,7 @@ function requestId(given: string | string[] | undefined): string {
 
 /** `tollgate verify`: reads the whole store, which may be in use, and returns the violated invariants. */
 export async function verify(config: Config): Promise<Verified> {
+  const { verifyStore } = await import('./verify/verify.ts')
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
     const now = await store.clock()

@@ -6,7 +6,6 @@ import about from '../package.json' with { type: 'json' }
 import { buildApp, publicUrl, verify } from './app.ts'
 import { banner } from './bootstrap/banner.ts'
 import { COMMAND_WORDS, COMMANDS_USAGE } from './bootstrap/command-line.ts'
-import { runCommand } from './bootstrap/commands.ts'
 import { engineReport } from './bootstrap/engine-report.ts'
 import { openLogOutput, type LogOutput } from './bootstrap/log-output.ts'
 import { openBackends, type Backends } from './bootstrap/open-backends.ts'
@@ -68,6 +67,7 @@ try {
   else if (argument === 'sign-in') process.stdout.write(await signInLink(config))
   else if (runsCommand) {
     endWithReader()
+    const { runCommand } = await import('./bootstrap/commands.ts')
     const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now, print)
     process.stdout.write(output)
     process.exitCode = exitCode

@@ -17,7 +17,7 @@ import { Unavailable } from '../domain/errors.ts'
 import { parsePlanLimits, type PlanLimits } from '../domain/plan-limits-by-namespace.ts'
 import { openResources, type Resources } from '../backends/resources/resources.ts'
 import { openStore, type Store, type StoreOptions } from '../backends/store/store.ts'
-import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
+import type { Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
 import { countHealed, countRetries, countMessages, instrument, logFailingWrites, timeSends } from './backend-metrics.ts'
@@ -120,9 +120,10 @@ async function openAll(
   const resources = await when('resources', RESOURCES_URL, () =>
     openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }, clock.now),
   )
-  const upstreams = await when('upstreams', UPSTREAMS ?? '', () =>
-    openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }),
-  )
+  const upstreams = await when('upstreams', UPSTREAMS ?? '', async () => {
+    const { openUpstreams } = await import('../upstream/upstreams.ts')
+    return openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log })
+  })
   const [counted, sent] = [countMessages(registry), timeSends(registry)]
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted, sent }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
