@@ -1,11 +1,14 @@
 # What Tollgate needs at run time, and nothing that builds. The default target edits pictures too, `ffmpeg` also films; `gateway` has no packages of engines.
-FROM node:26-slim AS dependencies
+# A name means another image after each of its updates; a release names one by its digest (docs/releases.md).
+ARG NODE=node:26-slim
+
+FROM ${NODE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY image/prune.mjs ./image/
 RUN npm ci --omit=dev --ignore-scripts --workspaces=false && node image/prune.mjs node_modules
 
-FROM node:26-slim AS engines
+FROM ${NODE} AS engines
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY engines ./engines
@@ -13,7 +16,7 @@ COPY image/prune.mjs ./image/
 RUN npm ci --omit=dev --ignore-scripts && node engines/image/prune.mjs && node image/prune.mjs node_modules
 
 # The page of the dashboard, built, and the bills of materials. Their tools stay in this stage.
-FROM node:26-slim AS page
+FROM ${NODE} AS page
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY runtime ./runtime
@@ -40,7 +43,7 @@ COPY crds ./crds
 COPY plans ./plans
 
 # What changes least comes first, so that an upgrade pulls the program alone.
-FROM node:26-slim AS runtime
+FROM ${NODE} AS runtime
 ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
 WORKDIR /app
 RUN install --directory --mode=700 --owner=1000 --group=1000 /data

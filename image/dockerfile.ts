@@ -23,7 +23,7 @@ export function readDockerfile(text: string, target?: string): Recipe {
   let recipe: Recipe = EMPTY
   for (const line of text.split('\n').map((each) => each.trim())) {
     const [instruction = '', ...words] = line.split(/\s+/)
-    if (line === '' || line.startsWith('#')) continue
+    if (line === '' || line.startsWith('#') || instruction === 'ARG') continue
     if (instruction === 'FROM') {
       recipe = structuredClone(stages.get(words[0] ?? '') ?? EMPTY)
       if (words[2] !== undefined) stages.set(words[2], recipe)
