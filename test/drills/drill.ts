@@ -2,7 +2,7 @@
 const DRILLS: Record<string, string> = {
   restore: './restore.test.ts',
   'sealing-key': './sealing-key.ts',
-  upgrade: './upgrade.ts',
+  upgrade: '../flows/versions.test.ts',
   'node-alert': './node-alert.ts',
   'unwritable-store': './unwritable-store.ts',
   attack: './attack.ts',

@@ -12,8 +12,8 @@ export type Fleet = {
   /** A load balancer: its `url` is by turns that of each ready gateway. */
   balancer: Caller
   key: Program['key']
-  /** Replaces every process by one of the program in `root`, this checkout by default: gateways one by one, the other roles meanwhile. Rejects when a process does not stop cleanly. */
-  replaceAll(root?: string): Promise<void>
+  /** Replaces every process: gateways one by one, the other roles meanwhile. Rejects when a process does not stop cleanly. */
+  replaceAll(): Promise<void>
 }
 
 const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'dispatcher'] as const
@@ -21,30 +21,30 @@ const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'dispatcher'] as co
 /** A stopping gateway serves requests that were sent before it left the load balancer. */
 const DRAIN = { DRAIN_DELAY_SECONDS: '3', SHUTDOWN_SECONDS: '120' }
 
-/** Starts two gateways and one process of each other role, of the program in `root`, with the settings of `envOf`. They end with the test. */
-export async function openFleet(t: Test, { site, folder, envOf, root }: { site: Site; folder: string; envOf: (role: Role) => Record<string, string>; root?: string }): Promise<Fleet> {
+/** Starts two gateways and one process of each other role, with the settings of `envOf`. They end with the test. */
+export async function openFleet(t: Test, { site, folder, envOf }: { site: Site; folder: string; envOf: (role: Role) => Record<string, string> }): Promise<Fleet> {
   const processes = new Set<Process>()
   const ready: Process[] = []
   let calls = 0
   t.teardown(() => Promise.all([...processes].map((one) => one.kill())))
 
-  async function start(role: Role, port: string, newRoot?: string): Promise<void> {
-    const one = await persistently(() => site.join(folder, role, { ...envOf(role), ...DRAIN, PORT: port }, newRoot))
+  async function start(role: Role, port: string): Promise<void> {
+    const one = await persistently(() => site.join(folder, role, { ...envOf(role), ...DRAIN, PORT: port }))
     processes.add(one)
     if (role === 'gateway') ready.push(one)
   }
 
-  async function replace(one: Process, newRoot?: string): Promise<void> {
+  async function replace(one: Process): Promise<void> {
     if (one.role === 'gateway') ready.splice(ready.indexOf(one), 1)
     const { code, signal } = await one.stop()
     processes.delete(one)
     // A controller that cannot renew its lease in time ends with exit code 1.
     if (code !== 0 && one.role !== 'controller') throw new Error(`the ${one.role} stopped with ${signal ?? code}:\n${one.log.slice(-5).join('\n')}`)
-    await start(one.role, one.url === '' ? '0' : new URL(one.url).port, newRoot)
+    await start(one.role, one.url === '' ? '0' : new URL(one.url).port)
   }
 
   const ports = [(await site.settings(folder))['PORT'] ?? '', String(await freePort())]
-  await Promise.all(ROLES.map((role) => start(role, role === 'gateway' ? (ports.pop() ?? '') : '0', root)))
+  await Promise.all(ROLES.map((role) => start(role, role === 'gateway' ? (ports.pop() ?? '') : '0')))
   return {
     balancer: {
       get url() {
@@ -54,10 +54,10 @@ export async function openFleet(t: Test, { site, folder, envOf, root }: { site: 
       },
     },
     key: whole([...ready], join(folder, 'data')).key,
-    async replaceAll(newRoot) {
+    async replaceAll() {
       const all = [...processes]
-      const others = Promise.all(all.filter(({ role }) => role !== 'gateway').map((one) => replace(one, newRoot)))
-      for (const one of all.filter(({ role }) => role === 'gateway')) await replace(one, newRoot)
+      const others = Promise.all(all.filter(({ role }) => role !== 'gateway').map((one) => replace(one)))
+      for (const one of all.filter(({ role }) => role === 'gateway')) await replace(one)
       await others
     },
   }

@@ -18,7 +18,7 @@ export type Site = {
   /** The settings of every role, also for `tollgate verify` and additional processes. Fixed per folder: a restart finds its data. */
   settings(folder: string): Promise<Record<string, string>>
   /** Starts these roles; a role may occur several times. The program's `url` is that of the first gateway. */
-  start(options: { folder: string; env?: Record<string, string>; roles?: readonly Role[]; root?: string }): Promise<Program>
+  start(options: { folder: string; env?: Record<string, string>; roles?: readonly Role[] }): Promise<Program>
   /** Starts an additional process of a program, or restarts one at its address. `root`: the root of the program; this checkout if absent. */
   join(folder: string, role: Role, env?: Record<string, string>, root?: string): Promise<Process>
   /** Drops every created database and topic. */
@@ -67,11 +67,11 @@ export function openSite({ mongodb, brokers }: Servers): Site {
   return {
     settings: async (folder) => (await placeOf(folder)).settings,
     join: joinAs,
-    async start({ folder, env = {}, roles = ROLES_APART, root }) {
+    async start({ folder, env = {}, roles = ROLES_APART }) {
       // Only the first gateway has the known address.
       const isFirst = (role: Role, index: number) => role !== 'gateway' || roles.indexOf('gateway') === index
       const envOf = async (role: Role, index: number) => (isFirst(role, index) ? env : { ...env, PORT: String(await freePort()) })
-      const started = await Promise.allSettled(roles.map(async (role, index) => joinAs(folder, role, await envOf(role, index), root)))
+      const started = await Promise.allSettled(roles.map(async (role, index) => joinAs(folder, role, await envOf(role, index))))
       const processes = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
       const failed = started.find((one) => one.status === 'rejected')
       if (!failed) return programOf(processes, folder)

@@ -1,21 +1,34 @@
-/** The version of the program from which upgrades are tested, as the changelog names it. */
+/** The version of the program from which upgrades are tested: the last release, as the changelog names it. */
 import { execFile } from 'node:child_process'
-import { mkdir, readFile, symlink } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import type { Test } from 'tap'
+import { skip } from '../servers/client.ts'
 import { REPOSITORY } from './program.ts'
 
-/** The commit in the changelog's section "Upgrading", and the stores with which a roll-back to it is possible. Throws if there is none. */
-export async function earlierVersion(): Promise<{ commit: string; rollsBack: string }> {
+const run = promisify(execFile)
+
+/** An ENGINES file of what both versions have. */
+export const COMMON_ENGINES = 'engines:\n  - { name: preview, type: preview }\nroutes:\n  - { kind: image, engine: preview, price: { amount: "0.04", per: Job } }\n'
+
+/** `rollsBack`: the stores with which a roll-back to it is possible. `root`: its program, with the packages of this checkout. */
+export type Earlier = { commit: string; rollsBack: string; root: string }
+
+/** The commit in the changelog's section "Upgrading", unpacked for the duration of the test. Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none. */
+export async function earlierVersion(t: Test): Promise<Earlier | null> {
   const [, section = ''] = (await readFile(join(REPOSITORY, 'CHANGELOG.md'), 'utf8')).split(/^### Upgrading$/m)
   const [, commit, rollsBack] = /tested from the commit `([0-9a-f]{12})` of \S+ A roll-back to it is possible with ([^,.]+)/.exec(section.split(/^#/m)[0] ?? '') ?? []
   if (commit === undefined || rollsBack === undefined) throw new Error('CHANGELOG.md names no commit from which upgrades are tested')
-  return { commit, rollsBack }
-}
-
-/** Unpacks the program of a commit into `folder`, with the packages of this checkout. Rejects where the repository's history lacks it. */
-export async function unpack(commit: string, folder: string): Promise<void> {
-  await mkdir(folder)
-  await promisify(execFile)('sh', ['-euc', 'git -C "$1" archive "$2" | tar --extract --directory "$3"', 'sh', REPOSITORY, commit, folder])
-  await symlink(join(REPOSITORY, 'node_modules'), join(folder, 'node_modules'))
+  const isThere = await run('git', ['-C', REPOSITORY, 'cat-file', '-e', `${commit}^{tree}`]).then(() => true, () => false)
+  if (!isThere) {
+    skip(t, `the version of ${commit}`, 'not in the history of this checkout, git fetch --unshallow has it')
+    return null
+  }
+  const root = await mkdtemp(join(tmpdir(), 'tollgate-earlier-'))
+  t.teardown(() => rm(root, { recursive: true, force: true }))
+  await run('sh', ['-euc', 'git -C "$1" archive "$2" | tar --extract --directory "$3"', 'sh', REPOSITORY, commit, root])
+  await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
+  return { commit, rollsBack, root }
 }

@@ -10,7 +10,7 @@ import { openLoad } from '../pods/load.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { freePort } from '../servers/process.ts'
 import { answer, at, chat, get, post, type Caller, type Json } from './calls.ts'
-import { earlierVersion, unpack } from './earlier.ts'
+import { COMMON_ENGINES, earlierVersion } from './earlier.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan, withdraw } from './manifests.ts'
 import { PROGRAM, start } from './program.ts'
@@ -34,9 +34,6 @@ async function pastOf(program: Caller, key: string, tasks: readonly string[]): P
 
 type Place = { name: string; settings(t: Test, folder: string): Promise<Record<string, string> | null> }
 
-/** What both versions have. */
-const ENGINES = 'engines:\n  - { name: preview, type: preview }\nroutes:\n  - { kind: image, engine: preview, price: { amount: "0.04", per: Job } }\n'
-
 const PLACES: Place[] = [
   { name: 'SQLite', settings: async () => ({}) },
   {
@@ -46,7 +43,7 @@ const PLACES: Place[] = [
       if (server === null) return null
       const file = (name: string) => join(folder, name)
       await writeFile(file('sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
-      await writeFile(file('engines.yaml'), ENGINES)
+      await writeFile(file('engines.yaml'), COMMON_ENGINES)
       await writeFile(file('upstreams.yaml'), 'upstreams: [{ name: echo, baseUrl: "echo:", wire: both }]\n')
       return { STORE_URL: (await emptyDatabase(t, server)).url, FILES_URL: 'gridfs:', SEALING_KEY_FILE: file('sealing.key'), ENGINES: file('engines.yaml'), UPSTREAMS: file('upstreams.yaml') }
     },
@@ -57,9 +54,9 @@ for (const { name, settings } of PLACES) {
   t.test(`${name}: upgrade, roll-back and upgrade under load keep every record, charge each task once, and verify finds nothing`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
     const folder = t.testdir({})
     const own = await settings(t, folder)
-    if (own === null) return
-    const [earlier, { commit, rollsBack }] = [join(folder, 'earlier'), await earlierVersion()]
-    await unpack(commit, earlier)
+    const version = own && (await earlierVersion(t))
+    if (own === null || version === null) return
+    const { root: earlier, rollsBack } = version
     const receiver = await openReceiver()
     t.teardown(() => receiver.close())
     receiver.always(({ path }) => ({ status: path === '/broken' ? 500 : 204 }))

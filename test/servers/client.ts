@@ -16,14 +16,17 @@ export function installed(name: string): string {
   return path
 }
 
-/** True if an entry is not installed. The suite is then skipped with a line on how to install it; under CI=true it fails instead. */
-export function missing(t: Test, names: string[]): boolean {
-  const lacking = names.filter((name) => client(name) === null).join(' ')
-  if (lacking === '') return false
-  const reason = `not installed, npm run servers ${lacking} has it`
+/** Skips a suite that lacks something, with a line on how to get it; under CI=true it fails instead. */
+export function skip(t: Test, lacking: string, reason: string): void {
   if (process.env['CI'] === 'true') t.fail(`${lacking}: ${reason}`)
   else t.pass(lacking, { skip: reason })
-  return true
+}
+
+/** True if an entry is not installed. The suite is then skipped, as by `skip`. */
+export function missing(t: Test, names: string[]): boolean {
+  const lacking = names.filter((name) => client(name) === null).join(' ')
+  if (lacking !== '') skip(t, lacking, `not installed, npm run servers ${lacking} has it`)
+  return lacking !== ''
 }
 
 /** The path of an entry's program; null, with the suite skipped, as by `missing`. */
