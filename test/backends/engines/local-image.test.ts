@@ -315,8 +315,8 @@ testOf('inpaint', 'a hole whose surroundings have nothing that fits fails as can
 })
 
 testOf('inpaint', 'the same seed gives the same result', async (t) => {
-  const noise = await png(paint(150, 150, (x, y) => [(x * 7919 + y * 104_729) % 256, (x * y) % 256, (x ^ y) % 256]))
-  const mask = await maskOf(150, 150, (x, y) => (x - 70) ** 2 + (y - 70) ** 2 < 900)
+  const noise = await png(paint(90, 90, (x, y) => [(x * 7919 + y * 104_729) % 256, (x * y) % 256, (x ^ y) % 256]))
+  const mask = await maskOf(90, 90, (x, y) => (x - 40) ** 2 + (y - 40) ** 2 < 300)
   const fill = async (seed: number): Promise<Uint8Array> => (await made(t, 'inpaint', noise, mask, { request: { seed } })).pixels
   const first = await fill(7)
   t.same(await fill(7), first)
@@ -400,8 +400,8 @@ testOf('upscale', 'the smallest and the widest pictures are enlarged, in every f
   t.same([dot.width, dot.height, dot.format], [3, 3, 'jpeg'])
   t.ok(distance(at(dot, 1, 1), RED) < 20)
   const heard: number[] = []
-  const wide = await ran(t, 'upscale', await png(quarters(8000, 16)), null, { progress: (percent) => heard.push(percent) })
-  t.same([wide.width, wide.height], [16_000, 32])
+  const wide = await ran(t, 'upscale', await png(quarters(2400, 16)), null, { progress: (percent) => heard.push(percent) })
+  t.same([wide.width, wide.height], [4800, 32])
   t.ok(corners(wide).every((colour, i) => distance(colour, QUARTERS[i] ?? []) < 20))
   t.ok(heard.length > 1 && heard.every((percent, i) => percent >= (heard[i - 1] ?? 0) && percent <= 99), `${heard}`)
 })
