@@ -83,9 +83,13 @@ class Reservation implements OpenReservation, Write {
     this.ensure = this.#growth.ensure
     this.cover = this.#growth.cover
     shared.metrics.open(terms.reserved)
-    request.logged = (told) => void this.#listeners.push(told)
+    request.logged = this
     admission.write.tell(this)
     onceClosed(raw, () => this.#closed())
+  }
+
+  whenSettled(told: (fields: Record<string, unknown>) => void): void {
+    this.#listeners.push(told)
   }
 
   get durable(): Promise<void> {

@@ -8,6 +8,15 @@ import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
+/**
+ * Fields of a log line that are known once a request is settled. An object, because V8 kept a function in this property, and with it the whole request, until the next collection of the old
+ * generation.
+ */
+export type LaterFields = {
+  /** Calls `told`, given when the response closes, once. */
+  whenSettled(told: (fields: Record<string, unknown>) => void): void
+}
+
 declare module 'fastify' {
   interface FastifyInstance {
     /** The Prometheus registry that /metrics prints. Plugins add their own metrics to it. */
@@ -18,8 +27,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Time of arrival, by `performance.now()`. */
     startedMs: number
-    /** Calls a function, given when the response closes, with further fields of the log line once they are known. Null: there are none. */
-    logged: ((told: (more: Record<string, unknown>) => void) => void) | null
+    /** Has further fields of the log line, which are known later. Null: there are none. */
+    logged: LaterFields | null
     /** The server span; hooks and handlers run in it. */
     span: Span
   }
@@ -103,7 +112,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
         request.log.info({ ...line, ...more }, 'request')
         endRequestSpan(request.span, request, status, more, endedAtMs)
       }
-      if (request.logged) request.logged(finish)
+      if (request.logged) request.logged.whenSettled(finish)
       else finish({})
     })
     request.span.run(done)

@@ -46,7 +46,7 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
       const { statusCode: status, writableFinished: isComplete } = reply.raw
       const durationMs = Math.round(performance.now() - startedMs)
       const ended = { requestId, subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }
-      logged((settled: Settled) => add(ended, settled))
+      logged.whenSettled((settled: Settled) => add(ended, settled))
     })
     done()
   })

@@ -145,7 +145,7 @@ async function request(world: World, machine: Machine): Promise<void> {
   // A client may leave before the usage is known.
   if (rng.chance(0.7)) await used
   raw.emit('close')
-  await new Promise<unknown>((settled) => seen.logged?.(settled))
+  await new Promise<unknown>((settled) => seen.logged?.whenSettled(settled))
   if (checker.requests.get(answer.id)?.open) checker.report(`request ${answer.id} was answered settled, but is still open`)
 }
 
