@@ -55,10 +55,9 @@ const smooth = (value: number): number => value * value * (3 - 2 * value)
 /** Fills everything with a gradient between four corners: left and right above, left and right below. */
 export function wash({ width, height, rgb }: Canvas, [a, b, c, d]: readonly [Colour, Colour, Colour, Colour]): void {
   for (let y = 0, at = 0; y < height; y++) {
-    for (let x = 0; x < width; x++, at += 3) {
-      const across = smooth(x / width)
-      rgb.set(mixed(mixed(a, b, across), mixed(c, d, across), smooth(y / height)), at)
-    }
+    const down = smooth(y / height)
+    const [left, right] = [mixed(a, c, down), mixed(b, d, down)]
+    for (let x = 0; x < width; x++, at += 3) blend(rgb, at, 1, mixed(left, right, smooth(x / width)))
   }
 }
 
