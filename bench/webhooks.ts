@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { each, steadily } from './load.ts'
+import { cpuMsByName } from './processes.ts'
 import { postBytes } from './requests.ts'
 import type { Stage } from './stage.ts'
 import { median, percentile, spread } from './statistics.ts'
@@ -35,7 +36,7 @@ export async function webhookTables(where: string, rounds: number, open: Open): 
   const rows = []
   for (const answerMs of ANSWERS_MS) rows.push(await replays(await open(`webhooks-${answerMs}`, 1), answerMs, rounds))
   return [
-    { title: `Webhooks of one tenant (${DELIVERIES} due at once)${where}`, head: ['the receiver takes', 'delivered', 'by round', 'most at once', 'CPU per delivery'], rows },
+    { title: `Webhooks of one tenant (${DELIVERIES} due at once)${where}`, head: ['the receiver takes', 'delivered', 'by round', 'most at once', 'CPU per delivery', 'all processes and servers'], rows },
     await besideHanging(await open('webhooks-hanging', TENANTS), where),
   ]
 }
@@ -47,20 +48,27 @@ async function replays({ url, keys: [key = ''], cpuMs, stop }: Delivering, answe
   await receiver.arrived(DELIVERIES)
   const rates: number[] = []
   const cpu: number[] = []
+  const all: number[] = []
   for (let round = 0; round <= rounds; round++) {
     // The last attempts are recorded a moment after they were answered.
     await pause(RECORDED_MS)
-    const [begunMs, cpuBefore] = [performance.now(), cpuMs()]
+    const [begunMs, cpuBefore, allBefore] = [performance.now(), cpuMs(), allCpuMs()]
     const due = await replay(url, key)
     if (due !== DELIVERIES) throw new Error(`${due} of ${DELIVERIES} deliveries became due`)
     await receiver.arrived((round + 2) * DELIVERIES)
     if (round > 0) rates.push((DELIVERIES * 1000) / (performance.now() - begunMs))
     await receiver.idle()
     if (round > 0) cpu.push((cpuMs() - cpuBefore) / DELIVERIES)
+    if (round > 0) all.push((allCpuMs() - allBefore) / DELIVERIES)
   }
   await stop()
   await receiver.close()
-  return [`${answerMs} ms`, `${median(rates).toFixed(0)}/s`, spread(rates), receiver.most(), `${median(cpu).toFixed(2)} ms`]
+  return [`${answerMs} ms`, `${median(rates).toFixed(0)}/s`, spread(rates), receiver.most(), `${median(cpu).toFixed(2)} ms`, `${median(all).toFixed(2)} ms`]
+}
+
+/** Of everything but this process, which is the receiver and the clients. */
+function allCpuMs(): number {
+  return [...cpuMsByName().values()].reduce((sum, ms) => sum + ms, 0)
 }
 
 /** Tasks of all tenants in turn at a steady rate; from the time of each event to the arrival of its first delivery. */
