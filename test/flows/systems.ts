@@ -1,5 +1,6 @@
 /** Systems of the chaos test: the embedded program, or a distributed one with private servers. */
 import { setTimeout as pause } from 'node:timers/promises'
+import { FATES, openReplicaSet } from '../fakes/replica-set.ts'
 import { startKafka } from '../servers/kafka.ts'
 import { startMongodb } from '../servers/mongodb.ts'
 import type { Server } from '../servers/server.ts'
@@ -79,6 +80,9 @@ async function freezeProcess(frozen: Process | null | undefined, forMs: number):
 const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'worker', 'dispatcher', 'dispatcher'] as const
 
 const MOST_STARTS = 5
+const MAX_ELECTION_SECONDS = 8
+/** One of so many commands is struck. */
+const STRUCK = 12
 
 /** Repeats a start, like a supervisor. A controller that could not renew its lease in time exits by itself, as it must. */
 export async function persistently<T>(start: () => Promise<T>): Promise<T> {
@@ -101,8 +105,9 @@ function isAlive({ pid }: Process): boolean {
 
 export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
   const [store, broker] = await Promise.all([startMongodb(), startKafka()])
-  const site: Site = openSite({ mongodb: store.url, brokers: broker.brokers })
-  const stopServers = async () => void (await Promise.all([store.stop(), broker.stop()]))
+  const set = await openReplicaSet(store.url)
+  const site: Site = openSite({ mongodb: set.url, brokers: broker.brokers })
+  const stopServers = async () => void (await Promise.all([set.close(), store.stop(), broker.stop()]))
   const program = await persistently(() => site.start({ folder, env, roles: ROLES })).catch(async (error: unknown) => {
     await stopServers()
     throw error
@@ -159,13 +164,27 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
     },
   })
 
+  /** Its end is a failover; frozen, it is a network that loses, repeats, delays and holds up commands. */
+  const primary: Target = {
+    name: 'the primary',
+    async kill() {
+      await reviveAll()
+      await set.stepDown(1 + Math.floor(random() * MAX_ELECTION_SECONDS))
+    },
+    async freeze(forMs) {
+      set.decide(() => (random() < 1 / STRUCK ? (FATES[Math.floor(random() * FATES.length)] ?? 'passes') : 'passes'))
+      await pause(forMs)
+      set.decide(() => 'passes')
+    },
+  }
+
   return {
     program() {
       const gateways = processes.filter((one) => one?.role === 'gateway' && isAlive(one))
       return gateways[calls++ % gateways.length] ?? null
     },
     key: program.key,
-    targets: [...new Set(ROLES)].map(roleTarget).concat(serverTarget('MongoDB', store), serverTarget('Kafka', broker)),
+    targets: [...new Set(ROLES)].map(roleTarget).concat(serverTarget('MongoDB', store), primary, serverTarget('Kafka', broker)),
     logOf: (text) => linesWith(logs, text),
     settings: await site.settings(folder),
     async stop() {
