@@ -150,7 +150,7 @@ export function amountsAtMost(request: GenerationRequest | OperationRequest, { p
 export type SourceInfo = (Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> & Partial<Pick<MediaInfo, 'atMostMs'>>) | null
 
 /** A length (ms) with room for what headers and packets differ by: a tenth, and a second. */
-export function withRoom(durationMs: number): number {
+function withRoom(durationMs: number): number {
   return durationMs * 1.1 + 1000
 }
 

@@ -65,7 +65,7 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const operation = 'width' in request ? null : request
   const atMost = costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
   // What is held bounds the result then.
-  const estimatedCost = maxCost !== null && operation && isOpen(operation, media, price.per) ? Math.min(atMost, maxCost) : atMost
+  const estimatedCost = maxCost && operation && isOpen(operation, media, price.per) ? Math.min(atMost, maxCost) : atMost
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {

@@ -1,7 +1,7 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
 import type { Control, EngineRequest, Engines, Medium } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
-import { formatKept, operationRequest, withRoom, type Operation, type OperationInput } from '../domain/media-operations.ts'
+import { formatKept, operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -83,11 +83,14 @@ function generationRequest(kind: string, { image_url: _picture, ...parameters }:
   return { kind, ...parameters } as GenerationRequest
 }
 
-/** The limits of the result: what was held pays for it, with room for rounding. Otherwise a false header, or a low `max_cost`, would buy a long result. */
+/** The end of a result lies within a frame or a packet of what was asked. */
+const FRAME_MS = 250
+
+/** The limits of the result: what was held pays for it, to a frame. Otherwise a false header, or a low `max_cost`, would buy a long result. A hold by headers has their room already. */
 function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
   if (object === 'generation' || price.micro === 0) return max
   const held = estimatedCost / price.micro
-  if (price.per === 'Second') return { ...max, durationMs: Math.min(max.durationMs, Math.round(withRoom(held * 1000))) }
+  if (price.per === 'Second') return { ...max, durationMs: Math.min(max.durationMs, Math.round(held * 1000) + FRAME_MS) }
   return price.per === 'Megapixel' ? { ...max, pixels: Math.min(max.pixels, Math.ceil(held * 1e6)) } : max
 }
 

@@ -75,9 +75,10 @@ t.test('of sources elsewhere, max_cost is held in place of the maximum of the ro
   const { urls } = await openSources(t)
   const made = async (body: object) => (await studio.operate(body, { prefer: 'wait=30' })).json()
   t.match(await made({ operation: 'merge', media_urls: [urls.song, urls.song], max_cost: '0.2' }), { status: 'completed', estimated_cost: '0.2000', actual_cost: '0.0300' })
-  t.match(studio.engine.limits.at(-1), { durationMs: 12_000 }, '10 s, a tenth and a second')
+  t.match(studio.engine.limits.at(-1), { durationMs: 10_250 }, 'the 10 s that it pays, and a frame')
   t.match(await made({ ...VALID.upscale(urls), max_cost: '0.01' }), { status: 'completed', estimated_cost: '0.0100' })
   t.match(studio.engine.limits.at(-1), { pixels: 125_000 })
+  t.match(await made({ operation: 'merge', media_urls: [urls.song, urls.song], max_cost: '0' }), { status: 402 }, 'nothing pays for nothing')
   t.match(await made({ ...VALID.background_remove(urls), max_cost: '0.01' }), { status: 402, required: '0.0200' }, 'a price that no source decides')
 })
 
