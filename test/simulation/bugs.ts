@@ -89,18 +89,6 @@ const creationBugs: Listed[] = [
     from: '{ idempotency: null, sweepAt: null',
     to: '{ sweepAt: null',
   },
-  {
-    name: 'a task is rejected although its hold was found',
-    file: 'src/tasks/reject-task.ts', within: 200,
-    from: "epochBelow: 1, sweepAt: task.sweepAt }",
-    to: 'epochBelow: 1 }',
-  },
-  {
-    name: 'a request that was frozen after its hold does not look at its task again',
-    file: 'src/tasks/create-task.ts', within: 400,
-    from: 'if (context.clock() - task.createdAt < PENDING_MS / 2) return',
-    to: 'return',
-  },
 ]
 
 const runBugs: Listed[] = [
