@@ -25,8 +25,8 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a conflict is treated as a success',
     file: `${STORE}/bulk-commands.ts`, scenario: 'coding', within: 20,
-    from: `if (count === 0) return () => ({ answer: 'lost' })`,
-    to: `if (count === 0) return () => ({ answer: 'swapped' })`,
+    from: `if (count === 0 && !repeated) return () => ({ answer: 'lost' })`,
+    to: `if (count === 0 && !repeated) return () => ({ answer: 'swapped' })`,
   },
   {
     name: 'two tasks may have one Idempotency-Key',

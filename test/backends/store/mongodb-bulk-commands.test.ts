@@ -1,9 +1,9 @@
 /** Batched commands: each caller gets the outcome of its own document, or `Unavailable` when that is unknown. */
 import { randomUUID } from 'node:crypto'
-import { Collection, MongoClient, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
+import { Collection, MongoBulkWriteError, MongoClient, MongoNetworkError, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
-import { batchInserts, batchReads, batchReplacements, type Replacement } from '../../../src/backends/store/mongodb/bulk-commands.ts'
+import { batchChanges, batchInserts, batchReads, batchReplacements, type Replacement } from '../../../src/backends/store/mongodb/bulk-commands.ts'
 import { openDatabase } from '../../../src/backends/store/mongodb/database.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 import type { StoredSubscription } from '../../../src/domain/subscription/stored-subscription.ts'
@@ -106,6 +106,33 @@ t.test('a statement refused by the server is unavailable alone; without an answe
   t.same(await both(), ['MongoBulkWriteError', 'MongoBulkWriteError'])
   failure = 'no answer'
   t.same(await both(), ['MongoNetworkError', 'MongoNetworkError'])
+})
+
+t.test('a swap that took effect before its statement failed, as a mongod keeps it, is swapped: it does not match when it is sent again', async (t) => {
+  const writes = new Map(['a', 'b'].map((id) => [id, `first of ${id}`]))
+  const commands: number[] = []
+  /** Every change of `b` would have a unique value of another document. */
+  const bulkWrite = async (operations: AnyBulkWriteOperation[]) => {
+    commands.push(operations.length)
+    const refused = new MongoBulkWriteError({ message: 'duplicate', code: 11000, writeErrors: [] }, {} as never)
+    const writeErrors: Document[] = []
+    let matchedCount = 0
+    for (const [index, operation] of (operations as Document[]).entries()) {
+      const { filter } = operation['updateMany'] ?? operation['updateOne']
+      const matching = filter._id.$in.filter((id: string) => filter.write.$in.includes(writes.get(id)))
+      if (matching.includes('a')) writes.set('a', 'second of a')
+      if (matching.includes('b')) writeErrors.push({ index, code: 11000 })
+      else matchedCount += matching.length
+    }
+    if (writeErrors.length === 0) return { matchedCount }
+    const result = { hasWriteErrors: () => true, getWriteConcernError: () => undefined, getWriteErrors: () => writeErrors, matchedCount }
+    throw Object.assign(refused, { result })
+  }
+  const find = () => ({ toArray: async () => [...writes].map(([_id, write]) => ({ _id, write })) })
+  const change = batchChanges({ bulkWrite, find } as unknown as Collection<Thing>)
+  const changed = (_id: string) => change({ next: { _id, write: `second of ${_id}` }, last: `first of ${_id}`, when: {} })
+  t.same(await outcomes([changed('a'), changed('b')]), ['swapped', 'lost'])
+  t.same(commands, [1, 2], 'one statement, and each alone')
 })
 
 t.test('a command inserts those of its documents whose ids and unique values are free', async (t) => {

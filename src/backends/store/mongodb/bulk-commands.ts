@@ -152,27 +152,28 @@ function batchSwaps<D extends Written, S extends Swap>(
   collection: Collection<D>,
   { statementsOf, operationOf, weigh, duplicate }: SwapKind<D, S>,
 ): (swap: S) => Promise<'swapped' | 'lost'> {
-  async function write(statements: S[][]): Promise<{ matched: number; failed: Map<S, Failed> }> {
+  async function write(statements: S[][]): Promise<{ matched: number; failed: Map<S, Failed>; repeated: boolean }> {
     const written = await writeAll(collection, statements.map(operationOf))
     const failed = new Map(
       statements.flatMap((swaps, n) => (written.failed.has(n) ? swaps.map((swap) => [swap, written.failed.get(n)!] as const) : [])),
     )
     // One that takes a unique value of another document fails its whole statement.
     const again = statements.filter((swaps, n) => swaps.length > 1 && written.failed.get(n)?.code === DUPLICATE).flat()
-    if (again.length === 0) return { matched: written.matched, failed }
+    if (again.length === 0) return { matched: written.matched, failed, repeated: false }
     const alone = await write(again.map((swap) => [swap]))
     const others = [...failed].filter(([swap]) => !again.includes(swap))
-    return { matched: written.matched + alone.matched, failed: new Map([...others, ...alone.failed]) }
+    return { matched: written.matched + alone.matched, failed: new Map([...others, ...alone.failed]), repeated: true }
   }
 
   return createBatcher<S, 'swapped' | 'lost'>({
     backend: 'store',
     async send(swaps) {
-      const { matched, failed } = await write(statementsOf(sortedBy(swaps, ({ next }) => next._id)))
+      const { matched, failed, repeated } = await write(statementsOf(sortedBy(swaps, ({ next }) => next._id)))
       const swapped = await swappedOf(
         collection,
         swaps.filter((swap) => !failed.has(swap)),
         matched,
+        repeated,
       )
       return swaps.map((swap) => {
         const failure = failed.get(swap)
@@ -191,15 +192,17 @@ function batchSwaps<D extends Written, S extends Swap>(
 /**
  * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap
  * whose `write` is there took effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be
- * distinguished from a lost one.
+ * distinguished from a lost one. `repeated`: swaps of a failed statement were sent again. A mongod keeps those that took effect before the
+ * failure without counting them, and they do not match a second time.
  */
 async function swappedOf<D extends Written>(
   collection: Collection<D>,
   swaps: Swap[],
   count: number,
+  repeated: boolean,
 ): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
-  if (count === 0) return () => ({ answer: 'lost' })
+  if (count === 0 && !repeated) return () => ({ answer: 'lost' })
   const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
