@@ -9,7 +9,7 @@ import { reduce } from '../domain/subscription/reducer.ts'
 import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts'
 import { heldTask } from '../domain/subscription/ready-tasks.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
-import type { Task } from '../domain/task.ts'
+import { FINAL, type Task } from '../domain/task.ts'
 import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
@@ -168,8 +168,9 @@ async function confirm(context: TaskContext, task: Task, record: Subscription): 
   const queued = await move().catch(move).catch(outcomeUnknown)
   if (queued) return accepted(context, queued, record)
   const moved = await store.task(task.tenant, task.id)
+  // It may have ended before this hold was taken, for example by a cancellation.
+  if (!moved || FINAL.includes(moved.state)) await release(context, task.subscription, task.id, task.estimatedCost)
   if (moved && moved.state !== 'rejected') return { task: moved, record }
-  await release(context, task.subscription, task.id, task.estimatedCost)
   throw overLimit('task_changes', { retryAfterSeconds: 1 })
 }
 

@@ -105,3 +105,15 @@ t.test('a request that was frozen until the sweep rejected its task gives its ho
   t.match(await store.task('acme', stopped.id), { state: 'rejected', idempotency: null })
   t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
 })
+
+t.test('a repeated request whose task was canceled before its hold gives the hold back, and answers the task', async (t) => {
+  const { store, context, record } = await open(t)
+  await store.createTask(stopped)
+  const change = async (id: string, command: Command, at: number) => {
+    if (command.op === 'hold') await store.moveTask(stopped.id, { from: ['queued'] }, 'canceled', { sweepAt: null, endedAt: T0 })
+    return store.change(id, command as never, at)
+  }
+  const replayed = replay({ ...context, store: { ...store, change: change as typeof store.change } }, creatingOf(record), 'acme', stopped.idempotency, record)
+  t.match(await replayed, { outcome: 'replayed', task: { state: 'canceled' } })
+  t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
+})
