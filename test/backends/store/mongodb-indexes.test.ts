@@ -125,7 +125,7 @@ t.test('indexes of the release before are dropped, as far as they are there, and
   if (!server) return
   const { place, db } = await emptyDatabase(t, server)
   await (await (await place(t)).open()).close()
-  await db.collection('tasks').createIndexes([{ name: 'listed', key: { tenant: 1, object: 1, state: 1, _id: -1, createdAt: 1 } }])
+  for (const [collection, names] of Object.entries(OBSOLETE)) await db.collection(collection).createIndexes(names.map((name) => ({ name, key: { [`of_${name}`]: 1 } })))
   await Promise.all([dropIndexes(db, OBSOLETE), dropIndexes(db, OBSOLETE)])
   for (const [collection, all] of Object.entries(INDEXES)) {
     const there = (await db.collection(collection).indexes()).map(({ name }) => name).filter((name) => name !== '_id_')
