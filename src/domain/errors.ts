@@ -180,8 +180,8 @@ export class Unavailable extends Error {
 }
 
 /**
- * A record has too many concurrent changes, while its backend answers. For a client the same as `Unavailable`; a caller with other records
- * continues with them.
+ * A record has too many concurrent changes, or a format of a newer program, while its backend answers. For a client the same as
+ * `Unavailable`; a caller with other records continues with them.
  */
 export class Busy extends Unavailable {
   constructor(backend: string, cause: unknown) {

@@ -28,7 +28,7 @@ export const LIMITS = {
   task_changes: ['unavailable', 'the task was changed by another process while it was queued'],
   store: ['unavailable', 'the store does not answer, or refuses'],
   store_queue: ['unavailable', 'calls that wait for the store in one process'],
-  store_record: ['unavailable', 'concurrent changes of one record of the store'],
+  store_record: ['unavailable', 'concurrent changes of one record of the store, or its format is of a newer Tollgate'],
   files: ['unavailable', 'the files do not answer, or refuse'],
   backend: ['unavailable', 'another backend does not answer, or refuses'],
   plugin: ['rate_limited', 'a limit of a third-party plugin'],

@@ -7,7 +7,7 @@ import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb
 import { openStore } from '../../../src/backends/store/store.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
-import { ID, keyVersion, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
+import { allDue, delivery, ID, keyVersion, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
 import { emptyDatabase } from './empty-store.ts'
@@ -95,14 +95,19 @@ t.test('a document in a format of a newer version is refused and left unchanged,
   const store = await openStore(url, { retryForMs: 0 })
   t.teardown(() => store.close())
   await Promise.all([ID, 'acme/other'].map((id) => store.change(id, plan(), T0)))
-  await Promise.all([1, 2].map((n) => store.createTask(task(n))))
-  for (const name of ['subscriptions', 'tasks']) {
+  await Promise.all([1, 2, 3].map((n) => store.createTask(task(n))))
+  const earlier = { nextAttemptAt: T0 - 1 }
+  const waiting = { state: 'waiting', nextAttemptAt: null } as const
+  const refused = [delivery(4, { ...earlier, tenant: 'aaa' }), delivery(5, earlier), delivery(6, waiting)]
+  await store.relay(task(3).id, [...refused, delivery(7), delivery(8, waiting)], [])
+  const names = ['subscriptions', 'tasks', 'deliveries']
+  for (const name of names) {
     const newer = { $set: { format: 2, write: 'newer' }, ...(name === 'subscriptions' && { $inc: { version: 1 } }) }
-    await db.collection<{ _id: string }>(name).updateOne({ _id: { $in: [ID, task(1).id] } }, newer)
+    await db.collection<{ _id: string }>(name).updateMany({ _id: { $in: [ID, task(1).id, ...refused.map(({ id }) => id)] } }, newer)
   }
-  const documents = async () => Promise.all(['subscriptions', 'tasks'].map((name) => db.collection(name).find({ format: 2 }).toArray()))
+  const documents = async () => Promise.all(names.map((name) => db.collection(name).find({ format: 2 }).sort({ _id: 1 }).toArray()))
   const before = await documents()
-  const refusal = (id: string) => ({ name: 'Unavailable', cause: { message: `${id} has format 2 and this Tollgate supports none newer than 1: replace this process by the newer Tollgate` } })
+  const refusal = (id: string) => ({ name: 'Busy', cause: { message: `${id} has format 2 and this Tollgate supports none newer than 1: replace this process by the newer Tollgate` } })
   const both = await Promise.allSettled([ID, 'acme/other'].map((id) => store.subscription(id)))
   t.match(both, [{ status: 'rejected', reason: refusal(ID) }, { status: 'fulfilled', value: { id: 'acme/other' } }])
   await t.rejects(store.change(ID, plan(), T0), refusal(ID))
@@ -110,6 +115,17 @@ t.test('a document in a format of a newer version is refused and left unchanged,
   await t.rejects(store.task('acme', task(1).id), refusal(task(1).id))
   await t.rejects(store.moveTask(task(1).id, { from: [task(1).state] }, 'canceled', {}), refusal(task(1).id))
   t.match(await store.task('acme', task(2).id), { id: task(2).id })
+  const other = await openStore(url)
+  t.teardown(() => other.close())
+  await t.rejects(other.task('acme', task(1).id), refusal(task(1).id))
+  await t.rejects(other.moveTask(task(1).id, { from: [task(1).state] }, 'canceled', {}), refusal(task(1).id), 'a read does not cache it')
+  const ids = (found: { id: string }[]) => found.map(({ id }) => id)
+  const states = [task(1).state]
+  t.same(ids((await store.tasksDue(T0 + 60_000, [{ states, after: '', limit: 1, perTenant: 1 }])).flat()), [task(2).id])
+  t.same(ids(await allDue(store, T0 + 60_000)), [task(2).id])
+  t.same(ids(await store.subscriptionsWith('plan', '', 1)), ['acme/other'])
+  t.same(ids(await store.waitingDeliveries('', 1)), [delivery(8).id])
+  t.same(ids(await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 9, perTenant: 9, perQueue: 9 })), [delivery(7).id])
   t.same(await documents(), before)
 })
 

@@ -3,7 +3,7 @@
  * written on its own, though a command may contain many.
  */
 import type { Collection, Document, MongoClient } from 'mongodb'
-import { Unavailable } from '../../../domain/errors.ts'
+import { Busy, Unavailable } from '../../../domain/errors.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
 import { isDuplicate, toBackendError } from '../../mongodb/driver-errors.ts'
 
@@ -74,12 +74,15 @@ export function toStored<Entity extends { id: string }>({ id, ...facts }: Entity
 /** The format of the documents that this program writes. Those without `format` have the first (docs/store.md, "Schema"). */
 const FORMAT = 1
 
-/** A document as it was read. Throws `Unavailable` if a newer program wrote it in a format that this one does not know. */
+/** Filter of the lists that a pass works through: what a newer program wrote is left to it, and takes no place in a page. */
+export const KNOWN = { format: { $not: { $gt: FORMAT } } }
+
+/** A document as it was read. Throws `Busy` if a newer program wrote it in a format that this one does not know: others go on. */
 export function known<D extends { _id: unknown; format?: number }>(document: D): D {
   const { _id, format = FORMAT } = document
   if (format <= FORMAT) return document
   const sentence = `${String(_id)} has format ${format} and this Tollgate supports none newer than ${FORMAT}: replace this process by the newer Tollgate`
-  throw new Unavailable('store', new Error(sentence))
+  throw new Busy('store', new Error(sentence))
 }
 
 /** The entity of a document that was read without members that only indexes use. Throws as `known` does. */

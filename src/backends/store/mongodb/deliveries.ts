@@ -8,7 +8,7 @@ import type { Delivery, DeliveryAttempt } from '../../../domain/task.ts'
 import { WEBHOOK_EVENTS } from '../../../domain/webhooks.ts'
 import type { Store } from '../store.ts'
 import { batchChanges, batchInserts, type Written } from './bulk-commands.ts'
-import { fromStored, toStored, type Database, type Stored } from './database.ts'
+import { fromStored, KNOWN, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
 import type { TakenSlots } from './delivery-slots.ts'
@@ -150,7 +150,7 @@ export function openDeliveries(
         }),
       waitingDeliveries: (after, limit) =>
         database.run(async () => {
-          const waiting = collection.find({ state: 'waiting', _id: { $gt: after } }, { projection: DELIVERY })
+          const waiting = collection.find({ state: 'waiting', _id: { $gt: after }, ...KNOWN }, { projection: DELIVERY })
           return (await waiting.sort({ _id: 1 }).limit(limit).toArray()).map(fromStored<Delivery>)
         }),
       releaseDelivery: (id, at) => database.run(() => releaseWaiting(id, at)),

@@ -9,10 +9,10 @@ import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
 import { batchChanges } from './bulk-commands.ts'
-import { VERB_TIMEOUT_MS, type Database } from './database.ts'
+import { KNOWN, VERB_TIMEOUT_MS, type Database } from './database.ts'
 import { NO_SLOTS, readMarked, type Marked, type OwnClaims, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
-import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
+import { idOf, type DueDeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
 import { openSlots, type Leased, type Slots, type TakenSlots } from './delivery-slots.ts'
 
 export const claimIndexes = {
@@ -44,10 +44,14 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
 
   async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
+    /** Ids of due queues without a delivery to claim: theirs may be in a newer format, so that they stay due. */
+    const empty: string[] = []
     for (let pass = 0; pass < MAX_PASSES && claimed.length < caps.limit; pass++) {
       const slots = openSlots(await leased(now), caps)
       const room = caps.limit - claimed.length
-      const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
+      const full = slots.full()
+      full.queues.push(...empty)
+      const tenants = await queues.longestDue(now, full, { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
       const candidates = await Promise.all(
         tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))),
@@ -56,6 +60,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
         tenants.length === room ||
         tenants.some((due) => due.length === MAX_QUEUES) ||
         candidates.flat().some(({ due }) => due.length === room)
+      empty.push(...candidates.flat().flatMap(({ queue, due }) => (due.length === 0 ? [idOf(queue)] : [])))
       const chosen = choose(candidates, slots, room)
       const taken = await Promise.allSettled(chosen.map((one) => take(one, now, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
@@ -84,7 +89,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
 
   async function dueIn(queue: DueDeliveryQueue, now: number, limit: number): Promise<Candidates> {
     const { tenant, host } = queue
-    const isDue = { tenant, host, claimableAt: { $gt: 0, $lte: now } }
+    const isDue = { tenant, host, claimableAt: { $gt: 0, $lte: now }, ...KNOWN }
     return { queue, due: await readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit }) }
   }
 

@@ -7,7 +7,7 @@ import type { VersionedRecords } from '../versioned-records.ts'
 import { openRecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
-import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
+import { add, fromStored, KNOWN, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 import type { Outboxes } from './usage-records.ts'
@@ -74,9 +74,10 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     if ('unchanged' in found) return { answer: 'unchanged' }
     const { write, ...document } = found
     try {
+      const answer = recordOf(document)
       if (document.outbox) outboxes.found(document.outbox)
       remember(document._id, document.version, write)
-      return { answer: recordOf(document) }
+      return { answer }
     } catch (failure) {
       return { failure }
     }
@@ -153,7 +154,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
         const record = await database.run(() => current(id))
         return record && frozen(record)
       },
-      subscriptionsWith: (what, after, limit) => database.run(() => page({ listed: what, _id: { $gt: after } }, limit)),
+      subscriptionsWith: (what, after, limit) => database.run(() => page({ listed: what, _id: { $gt: after }, ...KNOWN }, limit)),
       subscriptionsOf: (tenant, after, limit) => {
         const [first, last] = idsOf(tenant)
         return database.run(() => page({ _id: { $gt: after || first, $lt: last } }, limit))

@@ -5,7 +5,7 @@ import { OPERATIONS } from '../../../domain/media-operations.ts'
 import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { DueList, OpenTasks } from '../task-store.ts'
-import { idAt, type Database } from './database.ts'
+import { idAt, KNOWN, type Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
 
@@ -74,7 +74,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     const chosen: StoredTask[] = []
     for (let from = after; chosen.length < limit;) {
       const found = await collection
-        .find({ state: { $in: [...states] }, tenant: { $gt: from }, sweepAt: { $gt: 0, $lte: now } })
+        .find({ state: { $in: [...states] }, tenant: { $gt: from }, sweepAt: { $gt: 0, $lte: now }, ...KNOWN })
         .sort({ tenant: 1, sweepAt: 1 })
         .limit(limit)
         .toArray()

@@ -97,7 +97,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   async function task(tenant: string, id: string): Promise<Task | null> {
     const found = await read(id)
     if (found?.tenant !== tenant) return null
-    if (!cache.has(id)) remember(found)
+    if (!cache.has(id)) remember(known(found))
     return taskOf(found)
   }
 
@@ -105,6 +105,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   const relay: Store['relay'] = async (id, made, events, end) => {
     const before = cache.get(id) ?? (await read(id))
     if (!before) return null
+    known(before)
     await log.append(events)
     await deliveries.add(made)
     const left: Change = { outbox: [], sweepAt: null, eventsLogged: true }

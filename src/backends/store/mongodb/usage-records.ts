@@ -7,7 +7,7 @@ import type { StoredSubscription } from '../../../domain/subscription/stored-sub
 import { byPosition, startOf, type UsageRecord } from '../../../domain/usage-records.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { batchInserts, type Written } from './bulk-commands.ts'
-import { fromStored, toStored, type Database, type Stored } from './database.ts'
+import { fromStored, KNOWN, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 
 export const usageIndexes = {
@@ -137,7 +137,7 @@ export function openUsageRecords(
       storeOutboxes: (before, limit) =>
         database.run(async () => {
           const left = await holders
-            .find({ listed: 'usage', at: { $lt: before } }, { projection: { version: 1, outbox: 1 } })
+            .find({ listed: 'usage', at: { $lt: before }, ...KNOWN }, { projection: { version: 1, outbox: 1 } })
             .limit(limit)
             .toArray()
           for (const holder of left) await storeOutbox(holder)
@@ -145,7 +145,7 @@ export function openUsageRecords(
         }),
       unpublishedUsage: (limit) =>
         database.run(async () => {
-          const found = collection.find({ unpublished: true }, { projection: { unpublished: 0 } })
+          const found = collection.find({ unpublished: true, ...KNOWN }, { projection: { unpublished: 0 } })
           return (await found.sort({ at: 1 }).limit(limit).toArray()).map(fromStored<UsageRecord>)
         }),
       usagePublished: (records) =>
