@@ -16,7 +16,7 @@ export const JOB_BUGS: Omit<Bug, 'scenario'>[] = [
   },
   {
     name: 'a task that waits with a job is canceled for nothing',
-    file: 'src/tasks/run-outcome.ts', within: 60,
+    file: 'src/tasks/run-outcome.ts', within: 120,
     from: "task.job === null ? { outcome: 'canceled' } : begun",
     to: "{ outcome: 'canceled' }",
   },
