@@ -12,7 +12,7 @@ export type Load = { done: number; failed: string[]; ordered: number }
 const PICTURE = { kind: 'image', prompt: 'a lighthouse', size: '128x128' }
 
 /** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried up to `tries` times, twice a second, as the API documents: then only final failures count. */
-export function openLoad(gateway: Caller, keys: Keys, { clients, again, tries: most = 20 }: { clients: number; again: boolean; tries?: number }): { stop(): Promise<Load> } {
+export function openLoad(gateway: Caller, keys: Keys, { clients, again, tries: most = 20 }: { clients: number; again: boolean; tries?: number }): { sofar: Readonly<Load>; stop(): Promise<Load> } {
   const load: Load = { done: 0, failed: [], ordered: 0 }
   let isOver = false
   const call = async (n: number, id: string): Promise<void> => {
@@ -39,6 +39,7 @@ export function openLoad(gateway: Caller, keys: Keys, { clients, again, tries: m
   }
   const running = Array.from({ length: clients }, (_, first) => client(first))
   return {
+    sofar: load,
     async stop() {
       isOver = true
       await Promise.all(running)

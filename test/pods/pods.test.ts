@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { CHART, helm } from '../chart/chart.ts'
 import { answer, at, chat, get, post, type Caller } from '../flows/calls.ts'
+import { earlierVersion } from '../flows/earlier.ts'
 import { mediaPlan } from '../backends/resources/manifests.ts'
 import { runbookCommands } from '../monitoring/runbook-commands.ts'
 import { commandsOf } from '../page-blocks.ts'
@@ -21,7 +22,7 @@ import { listenLong, openLoad, type Keys } from './load.ts'
 import { BUYER, documents, KEYS, NAMESPACE, PLANS, PROGRAM } from './manifests.ts'
 import { PUBLIC_URL } from './provider.ts'
 import { openScaler } from './scaler.ts'
-import { GATE, IMAGE, killPod, openSite, secrets, TENANT, values } from './site.ts'
+import { GATE, IMAGE, killPod, makeImage, openSite, secrets, TENANT, values } from './site.ts'
 
 const LONGEST_MS = 1_800_000
 /** Timeout of helm. */
@@ -261,6 +262,29 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await until(() => chat(gateway, keys.coding).then(({ status }) => status === 200, () => false))
     await until(async () => (await statusOf(lost)) === 404)
     await until(async () => (await order()).status === 202)
+  })
+
+  await step('the last release replaces this version under load, and this one it again: no request fails, every image is charged once, and verify finds nothing', async (t) => {
+    const earlier = await earlierVersion(t)
+    if (!earlier) return
+    const from = performance.now()
+    await node.importImage(await makeImage(t, earlier.root, '0'))
+    took(`the image of ${earlier.commit}`, from)
+    const before = await burned()
+    const load = openLoad(gateway, keys, { clients: 2, again: false })
+    for (const [chart, tag] of [[join(earlier.root, 'charts/tollgate'), '0'], [CHART, '2']] as const) {
+      const from = performance.now()
+      writeValues(tag)
+      await sh((commandsOf('docs/chart-upgrades.md', 'Stop and upgrade')[0] ?? '').replace('charts/tollgate', chart))
+      took(`to image ${tag}`, from)
+      const { ordered } = load.sofar
+      await until(async () => load.sofar.ordered > ordered + 2)
+    }
+    const { done, failed, ordered } = await load.stop()
+    t.comment(`${done} calls`)
+    t.same(failed, [])
+    t.equal(((await burned()) - before).toFixed(4), (ordered * 0.04).toFixed(4))
+    t.match(await kubectl(['exec', '--namespace', GATE, 'deployment/tollgate-controller', '--', 'node', 'bin/tollgate.mjs', 'verify']), /events checked: 0 violations/)
   })
 
   await step('a queue of tasks scales the workers by what the ScaledObject asks for, and its end scales them back', async (t) => {

@@ -21,7 +21,7 @@ const run = promisify(execFile)
 /** The namespaces of the installation, as in docs/chart.md, and of the tenant. */
 export const GATE = 'tollgate'
 export const TENANT = 'acme'
-/** The image has two tags, so that one can be upgraded to the other. */
+/** The image has the tags 1 and 2, so that one can be upgraded to the other. */
 export const IMAGE = 'registry.test/tollgate'
 
 export type Site = {
@@ -50,7 +50,7 @@ export async function openSite(t: Test): Promise<Site | null> {
     keep(startKafka({ address }), ({ stop }) => stop()),
     keep(openModel(address), ({ close }) => close()),
     openProvider(t, address, TENANT),
-    Promise.all([makeImage(t), node.ready()]).then(([archive]) => node.importImage(archive)),
+    Promise.all([makeImage(t, REPOSITORY, '1'), node.ready()]).then(([archive]) => node.importImage(archive)),
   ] as const
   // If one fails, the others must have started before they can be stopped.
   await Promise.allSettled(parts)
@@ -60,9 +60,10 @@ export async function openSite(t: Test): Promise<Site | null> {
   return { node, model, provider, mongodb, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
 }
 
-async function makeImage(t: Test): Promise<string> {
+/** Builds the image of the program in `root`, and returns its archive. */
+export async function makeImage(t: Test, root: string, tag: string): Promise<string> {
   const folder = t.testdir({ root: {} })
-  await run(process.execPath, [join(REPOSITORY, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:1`])
+  await run(process.execPath, [join(root, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:${tag}`])
   return join(folder, 'image.tar')
 }
 
