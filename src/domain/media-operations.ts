@@ -169,7 +169,8 @@ export function resultLimits(request: OperationRequest, media: readonly SourceIn
 
 /** Whether an amount of the result follows from its media, and their headers do not tell it: then the limit of the route bounds it alone. */
 export function isOpen(request: OperationRequest, media: readonly SourceInfo[], per: Unit): boolean {
-  const { durationMs, pixels } = decidedBySources(request, media)
+  const exact = media.map((info) => (info?.atMostMs ? null : info))
+  const { durationMs, pixels } = decidedBySources(request, exact)
   return (per === 'Second' && durationMs === Infinity) || (per === 'Megapixel' && pixels === Infinity)
 }
 

@@ -3,11 +3,13 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { Limits } from '../domain/media-generations.ts'
+import { costOf, type Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
+  amountsAtMost,
   lengthRead,
   operationRequest,
+  resultLimits,
   sourceLimits,
   sourcesOf,
   takes,
@@ -90,7 +92,10 @@ export async function openInputs(
         'several pictures',
       )
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    return aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
+    const fault = aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
+    // The headers of all others were held.
+    const isElsewhere = typeof source.from === 'string' && context.linkedFile(source.from) === null
+    return fault ?? (isElsewhere ? aboveHold(source, info, task, route.max) : null)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */
@@ -187,4 +192,19 @@ function aboveLimits(
   if (object === 'generation') return null
   const readMs = lengthRead(operationRequest(kind as Operation, input as OperationInput, ''), durationMs ?? 0)
   return readMs > max.durationMs ? tooLarge(lengthAbove(readMs, max.durationMs)) : null
+}
+
+/** A picture whose result would cost more than was held for it, such as `max_cost`. */
+function aboveHold(
+  { path, role }: Source,
+  info: MediaInfo,
+  { object, kind, input, price, estimatedCost }: Task,
+  max: Limits,
+): Failed | null {
+  if (object === 'generation' || price.per !== 'Megapixel' || role === 'mask') return null
+  const request = operationRequest(kind as Operation, input as OperationInput, '')
+  const { pixels } = resultLimits(request, [info], max)
+  if (costOf(price, amountsAtMost(request, { ...max, pixels })) <= estimatedCost) return null
+  const most = Math.floor((estimatedCost / price.micro) * 1e6)
+  return failed('result_too_large', { source: path, limit: { megapixels: most / 1e6 } }, `a result of ${pixels} pixels`)
 }

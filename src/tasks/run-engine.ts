@@ -90,8 +90,8 @@ const FRAME_MS = 250
 function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
   if (object === 'generation' || price.micro === 0) return max
   const held = estimatedCost / price.micro
-  if (price.per === 'Second') return { ...max, durationMs: Math.min(max.durationMs, Math.round(held * 1000) + FRAME_MS) }
-  return price.per === 'Megapixel' ? { ...max, pixels: Math.min(max.pixels, Math.ceil(held * 1e6)) } : max
+  // Pixels are bounded by the sources (`fetch-inputs.ts`): a provider may make a few more of them than their header says.
+  return price.per === 'Second' ? { ...max, durationMs: Math.min(max.durationMs, Math.round(held * 1000) + FRAME_MS) } : max
 }
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>

@@ -32,6 +32,18 @@ function film(t: Test, file: string, ...args: string[]): Buffer {
 const PICTURES = ['-f', 'lavfi', '-i', 'testsrc2=size=64x48:rate=10:duration=2.5']
 const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=3.2']
 
+/** A TIFF with a second directory of one tag, NewSubfileType. */
+function withCopy(tiff: Buffer, subfileType: number): Buffer {
+  const first = tiff.readUInt32LE(4)
+  const copy = Buffer.alloc(18)
+  copy.writeUInt16LE(1, 0)
+  for (const [value, at] of [[254, 2], [4, 4]] as const) copy.writeUInt16LE(value, at)
+  for (const [value, at] of [[1, 6], [subfileType, 10]] as const) copy.writeUInt32LE(value, at)
+  const both = Buffer.concat([tiff, copy])
+  both.writeUInt32LE(tiff.length, first + 2 + 12 * tiff.readUInt16LE(first))
+  return both
+}
+
 t.test('the size, transparency and orientation of a picture are read from its header', { skip: noSharp }, async (t) => {
   const picture = (channels: 3 | 4) => sharp({ create: { width: 40, height: 30, channels, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
   const size = { width: 40, height: 30, durationMs: null, atMostMs: null, orientation: 1, animated: false, continuesAt: null }
@@ -47,6 +59,7 @@ t.test('the size, transparency and orientation of a picture are read from its he
   t.match(read(turned), { contentType: 'image/jpeg', width: 30, height: 40, orientation: 6 })
   t.match(read(turned, 200), { width: 30, height: 40, orientation: 6 }, 'also when the header is longer than what was read of it')
   t.match(read(await picture(4).tiff({ compression: 'lzw' }).toBuffer(), 1000), { ...size, contentType: 'image/tiff', alpha: true })
+  t.match([read(withCopy(await picture(3).tiff().toBuffer(), 0)), read(withCopy(await picture(3).tiff().toBuffer(), 1))], [{ animated: true }, { animated: false }], 'a reduced copy is no second page')
   t.match(read(await picture(3).withMetadata({ orientation: 6 }).tiff().toBuffer()), { contentType: 'image/tiff', width: 30, height: 40, orientation: 6, alpha: false })
 })
 
@@ -143,6 +156,15 @@ t.test('the length of a sound is read from its header', { skip: noFfmpeg }, asyn
   t.match(read(film(t, 'speech.oga', ...SOUND, '-c:a', 'flac', '-f', 'ogg')), { contentType: 'audio/ogg', durationMs: null })
   const variable = read(film(t, 'variable.mp3', '-f', 'lavfi', '-i', 'anoisesrc=d=1:seed=1', ...SOUND, '-filter_complex', '[0][1]concat=v=0:a=1', '-q:a', '4', '-write_xing', '0'))
   t.ok((variable?.durationMs ?? 0) < 3500 && (variable?.atMostMs ?? 0) >= 4200, `4,200 ms are ${variable?.durationMs} to ${variable?.atMostMs}`)
+  const song = film(t, 'song.mp3', ...SOUND)
+  t.match(read(Buffer.concat([song, song])), { durationMs: Number, atMostMs: Number }, 'a count of the first of two joined files is not that of both')
+  t.equal(read(Buffer.concat([vorbis, opus]))?.durationMs, null, 'another stream follows')
+  const late = Buffer.from(vorbis)
+  for (let at = late.indexOf('OggS'); at >= 0; at = late.indexOf('OggS', at + 1)) {
+    const samples = late.readBigInt64LE(at + 6)
+    if (samples > 0n) late.writeBigInt64LE(samples + 44_100n * 7200n, at + 6)
+  }
+  t.equal(read(late)?.durationMs, null, 'the first page is two hours late')
   t.match([read(film(t, 'counted.mp3', ...SOUND)), read(film(t, 'plain.mp3', ...SOUND, '-write_xing', '0'))], [{ atMostMs: null }, { atMostMs: Number }])
   t.equal(read(film(t, 'a.aac', ...SOUND))?.contentType, 'audio/aac')
 })

@@ -47,7 +47,7 @@ t.test('the headers of all sources bound the result, with room for what packets 
     [trim(0, null), [film(2_000_000)], { pixels, durationMs }],
   ]
   for (const [request, media, expected] of cases) t.match(resultLimits(request, media, LIMITS), expected, JSON.stringify([request, media]))
-  t.same([isOpen(merge, [null], 'Second'), isOpen(merge, [film(1)], 'Second'), isOpen(trim(0, 3000), [null], 'Second'), isOpen(merge, [null], 'Job')], [true, false, false, false])
+  t.same([isOpen(merge, [null], 'Second'), isOpen(merge, [film(1)], 'Second'), isOpen(merge, [film(1, 8)], 'Second'), isOpen(trim(0, 3000), [null], 'Second'), isOpen(merge, [null], 'Job')], [true, false, true, false, false])
   t.same([isOpen(upscale, [null], 'Megapixel'), isOpen(upscale, [picture(9, 9)], 'Megapixel'), isOpen({ kind: 'ai_edit' } as OperationRequest, [null], 'Megapixel')], [true, false, false])
   t.equal(lengthRead(trim(1000, 3000), 7_200_000), 2000, 'the route bounds the section, not the source')
   t.equal(lengthRead(trim(1000, null), 7_200_000), 7_199_000)

@@ -51,15 +51,19 @@ const BITRATES: Record<string, number[]> = {
   '2.3': [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 }
 
-/** MPEG audio: the count of frames that a Xing, Info or VBRI header tells, else the size by the rate of the first frame. An ID3v2 tag goes before. */
+/**
+ * MPEG audio: the count of frames that a Xing, Info or VBRI header tells for about the bytes of the file, else the size by the rate of the first frame. An ID3v2 tag goes before. Of files that
+ * were joined, the header tells the first one's.
+ */
 export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
   const begins = tagBytes(prefix)
   if (begins >= prefix.length && rest.at === 0) return { ...NOTHING, continuesAt: begins < (totalBytes ?? Infinity) ? begins : null }
   const bytes = rest.at === 0 ? prefix.subarray(begins) : rest.bytes
   const frame = firstMp3Frame(bytes)
   if (frame === null) return NOTHING
-  const frames = framesOf(bytes, frame)
-  if (frames !== null) return { ...NOTHING, durationMs: Math.round((frames * frame.samples * 1000) / frame.rate) }
+  const { frames, size } = countOf(bytes, frame)
+  if (frames !== null && Math.abs((totalBytes ?? size) - begins - size) < size / 20)
+    return { ...NOTHING, durationMs: Math.round((frames * frame.samples * 1000) / frame.rate) }
   if (totalBytes === null) return NOTHING
   const lasts = (kbps: number): number => Math.round(((totalBytes - begins) * 8) / kbps)
   return { ...NOTHING, durationMs: lasts(frame.kbps), atMostMs: lasts(frame.kbpsMin) }
@@ -68,7 +72,7 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
 /** More than a page of Ogg can have. */
 const OGG_TAIL = 66_000
 
-/** Ogg (RFC 3533) with Vorbis or Opus: the sample at which the last page ends. */
+/** Ogg (RFC 3533) with Vorbis or Opus: the sample at which the last page ends, unless it is one of another stream that follows, or the first one begins later than a page lasts. */
 export function oggHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
   const type = textAt(prefix, 28, 8)
   if (prefix.length < 44 || (!type.startsWith('\x01vorbis') && type !== 'OpusHead')) return NOTHING
@@ -80,7 +84,23 @@ export function oggHeader(prefix: Uint8Array, totalBytes: number | null, rest: P
   const page = Buffer.from(rest.bytes.buffer, rest.bytes.byteOffset, rest.bytes.length).lastIndexOf('OggS')
   if (page < 0 || page + 14 > rest.bytes.length) return NOTHING
   const samples = Number(viewOf(rest.bytes).getBigInt64(page + 6, true))
+  const isOther = page + 18 > rest.bytes.length || viewOf(rest.bytes).getUint32(page + 14, true) !== viewOf(prefix).getUint32(14, true)
+  if (isOther || firstSampleOf(prefix) > LONGEST_PAGE_SECONDS * rate) return NOTHING
   return { ...NOTHING, durationMs: samples > 0 ? Math.round((samples / rate) * 1000) : null }
+}
+
+const LONGEST_PAGE_SECONDS = 3
+
+/** The sample at which the first page of Ogg with audio ends, which is far from 0 in a recording of a live stream (RFC 7845, section 4); 0 where it is not in the bytes. */
+function firstSampleOf(bytes: Uint8Array): number {
+  const view = viewOf(bytes)
+  for (let at = 0; at + 27 <= bytes.length && textAt(bytes, at, 4) === 'OggS';) {
+    const samples = Number(view.getBigInt64(at + 6, true))
+    if (samples > 0) return samples
+    const sizes = bytes.subarray(at + 27, at + 27 + (bytes[at + 26] ?? 0))
+    at += 27 + sizes.length + sizes.reduce((sum, size) => sum + size, 0)
+  }
+  return 0
 }
 
 /** How long an ID3v2 tag is (ID3v2.4, 3.1): four bytes of seven bits each. */
@@ -122,12 +142,16 @@ export function mp3FrameAt(bytes: Uint8Array, at: number): Frame | null {
   return { at, rate: perSecond, kbps, kbpsMin, samples, sideBytes, bytes: size }
 }
 
-function framesOf(bytes: Uint8Array, { at, sideBytes }: Frame): number | null {
+/** How many frames a header tells, and in how many bytes. */
+function countOf(bytes: Uint8Array, { at, sideBytes }: Frame): { frames: number | null; size: number } {
   const view = viewOf(bytes)
   const xing = at + 4 + sideBytes
-  if (xing + 12 <= bytes.length && ['Xing', 'Info'].includes(textAt(bytes, xing, 4))) {
-    return (view.getUint32(xing + 4) & 1) === 1 ? view.getUint32(xing + 8) : null
-  }
+  if (xing + 16 <= bytes.length && ['Xing', 'Info'].includes(textAt(bytes, xing, 4)))
+    return (view.getUint32(xing + 4) & 3) === 3
+      ? { frames: view.getUint32(xing + 8), size: view.getUint32(xing + 12) }
+      : { frames: null, size: 0 }
   const vbri = at + 36
-  return vbri + 18 <= bytes.length && textAt(bytes, vbri, 4) === 'VBRI' ? view.getUint32(vbri + 14) : null
+  return vbri + 18 <= bytes.length && textAt(bytes, vbri, 4) === 'VBRI'
+    ? { frames: view.getUint32(vbri + 14), size: view.getUint32(vbri + 10) }
+    : { frames: null, size: 0 }
 }

@@ -105,17 +105,22 @@ function scan({ at, bytes }: Piece, from: number, known: number): Header {
   return { ...NOTHING, orientation, continuesAt: at + next }
 }
 
-/** TIFF 6.0, section 2: its first directory, which may lie at the end of the file. It is several pictures if another one follows. */
+/**
+ * TIFF 6.0, section 2: its first directory, which may lie at the end of the file. It is several pictures if another one follows that is no
+ * reduced copy (`NewSubfileType`).
+ */
 export function tiffHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
   if (prefix.length < 8) return NOTHING
   const little = textAt(prefix, 0, 2) === 'II'
   const first = viewOf(prefix).getUint32(4, little)
   const { tags, next } = directoryAt(rest.bytes, first - rest.at, little)
   if (next === null) return { ...NOTHING, continuesAt: first > rest.at && first < (totalBytes ?? Infinity) ? first : null }
+  const isCopy = ((directoryAt(rest.bytes, next - rest.at, little).tags.get(254) ?? 0) & 1) === 1
+  const animated = next !== 0 && next < (totalBytes ?? Infinity) && !isCopy
   const [across = null, down = null] = [tags.get(256), tags.get(257)]
   const orientation = orientationIn(tags)
   const size = orientation >= 5 ? { width: down, height: across } : { width: across, height: down }
-  return { ...NOTHING, ...size, orientation, alpha: tags.has(338), animated: next !== 0 }
+  return { ...NOTHING, ...size, orientation, alpha: tags.has(338), animated }
 }
 
 /** EXIF 2.32, 4.6.4. */

@@ -61,14 +61,12 @@ t.test('what a plugin issued is issued anew when it has expired', async (t) => {
 
 t.test('a failed plugin is named, without its input or its output', async (t) => {
   const shell = (script: string, more: object = {}) => ({ command: 'sh', args: ['-c', script, SECRET], installHint: 'Get it from example.com', ...more })
-  const failed = /plugin sh issued nothing within 30 s: run it by hand to see why\.$/
+  const failed = /plugin sh failed, or issued nothing within 30 s: run it by hand to see why\.$/
   const CASES: [object, RegExp][] = [
     [shell(`echo ${SECRET}; echo ${SECRET} >&2; exit 7`), failed],
     [shell('', { command: 'there-is-none' }), /plugin there-is-none was not found: Get it from example\.com\.$/],
-    [shell('', { command: '/etc' }), /plugin \/etc issued nothing/],
+    [shell('', { command: '/etc' }), /plugin \/etc failed, or issued nothing/],
     [shell('', { args: [`${SECRET}\0`] }), failed],
-    [shell('', { args: SECRET }), failed],
-    [shell('', { env: [{ value: SECRET }] }), failed],
     [shell('kill -9 $$'), failed],
     [shell(`echo ${SECRET}; sleep 5 & sleep 5`), /issued nothing within 0\.3 s/],
     [shell('yes hunter2'), failed],

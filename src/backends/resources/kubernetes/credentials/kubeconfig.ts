@@ -115,26 +115,33 @@ function authenticator(cluster: Cluster, user: User, entries: Entries, environme
   const { tokenFile } = entries.user
   const isPlugin = user.exec && !(tokenFile || user.token || user.username || user.certData || user.certFile)
   const plugin = isPlugin ? openPlugin(user, entries.cluster, environment, pluginMs) : null
-  if (cluster.caData) delete cluster.caFile
-  if (user.certData) delete user.certFile
-  if (user.keyData) delete user.keyFile
+  /** The client would read files of any size, in the way of everything else. */
+  const dataOf = async (data: string | undefined, file: string | undefined) =>
+    data || !file ? data : Buffer.from(await readCredential(file)).toString('base64')
   return async (isRefused) => {
     const token = tokenFile ? await readCredential(String(tokenFile)) : user.token
+    const caData = await dataOf(cluster.caData, cluster.caFile)
+    const [certData, keyData] = [await dataOf(user.certData, user.certFile), await dataOf(user.keyData, user.keyFile)]
     const config = new KubeConfig()
     // The client would run plugins, and what `auth-provider` names, without bounds.
-    config.loadFromClusterAndUser(cluster, {
-      ...user,
-      exec: null,
-      authProvider: null,
-      password: user.password ?? '',
-      ...(token && { token }),
-    })
+    config.loadFromClusterAndUser(
+      { ...cluster, ...(caData && { caData }), caFile: '' },
+      {
+        ...user,
+        ...(certData && { certData }),
+        ...(keyData && { keyData }),
+        certFile: '',
+        keyFile: '',
+        exec: null,
+        authProvider: null,
+        password: user.password ?? '',
+        ...(token && { token }),
+      },
+    )
     const options: Options = { headers: {} }
-    await config.applyToHTTPSOptions(options).catch(({ code, path }: NodeJS.ErrnoException) => {
+    await config.applyToHTTPSOptions(options).catch(({ code }: NodeJS.ErrnoException) => {
       // Without its cause, which may quote a credential.
-      throw new Error(
-        `RESOURCES_URL: a credential of the kubeconfig cannot be read (${code ?? 'wrong type'}${path ? ` at ${path}` : ''}): correct it.`,
-      )
+      throw new Error(`RESOURCES_URL: a credential of the kubeconfig cannot be read (${code ?? 'wrong type'}): correct it.`)
     })
     await plugin?.(options, isRefused)
     const { ca, cert, key, rejectUnauthorized, servername, auth, headers } = options
@@ -181,8 +188,8 @@ function openPlugin({ name, exec }: User, cluster: Entries['cluster'], environme
     } catch (error) {
       const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
       fault = isMissing
-        ? `was not found: ${installHint ?? 'install it'}`
-        : `issued nothing within ${timeout / 1000} s: run it by hand to see why`
+        ? `was not found: ${String(installHint ?? 'install it').replaceAll(/\s+/g, ' ')}`
+        : `failed, or issued nothing within ${timeout / 1000} s: run it by hand to see why`
     }
     auth = new ExecAuth()
     throw new Error(`RESOURCES_URL: the kubeconfig's credential plugin ${command} ${fault}.`)
