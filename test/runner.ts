@@ -7,7 +7,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startOnce } from './servers/once.ts'
 import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
@@ -95,7 +95,9 @@ function inMemory(): Record<string, string> {
   try {
     const { bavail, bsize } = statfsSync('/dev/shm')
     if (bavail * bsize < LEAST_FREE_BYTES) return {}
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    mkdirSync(folder, { recursive: true })
+    // Some tests read their files as another user.
+    chmodSync(folder, 0o711)
     writeFileSync(program, '#!/bin/sh\n', { mode: 0o700 })
     execFileSync(program)
     rmSync(packages, { force: true })

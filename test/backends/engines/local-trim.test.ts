@@ -310,7 +310,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('progress is whole percents from 0 to 99 that never fall, in both modes', async (t) => {
-    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=320x180:r=25:d=10', '-c:v', 'libx264', '-preset', 'ultrafast')
+    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=20', '-c:v', 'libx264', '-preset', 'ultrafast')
     for (const mode of ['accurate', 'fast'] as const) {
       const reported: number[] = []
       madeOf(await trim(long, { startMs: 1000, mode, format: mode === 'fast' ? 'webm' : 'mp4' }, { progress: (percent) => reported.push(percent) }))
