@@ -58,6 +58,8 @@ export function openClient({ brokers, tls, sasl }: Address, log: BrokerContext['
 }
 
 const KEEP_ALIVE_MS = 60_000
+/** How long a broker may take to end its half of a connection. */
+const HALF_OPEN_MS = 1_000
 
 /**
  * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and each attempt to reach it would leave a socket. Here
@@ -72,7 +74,9 @@ function openSockets(): { socketFactory: ISocketFactory; end(): void } {
       const name = isIP(host) === 0 ? { servername: host } : {}
       const socket = ssl ? connectTls({ host, port, ...name, ...ssl }, onConnect) : connect({ host, port }, onConnect)
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
-      socket.end = () => socket.destroy()
+      // The library waits for the end of a healthy broker's half.
+      const half = () => setTimeout(() => socket.destroy(), HALF_OPEN_MS).unref()
+      socket.once('finish', half)
       open.add(socket)
       return socket.once('close', () => open.delete(socket))
     },
