@@ -7,6 +7,7 @@ import { tenantOf } from '../domain/plans.ts'
 import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { Store } from '../backends/store/store.ts'
 import { deliveryId } from '../tasks/outbox.ts'
+import { endedTask } from '../tasks/run-outcome.ts'
 import { periodViolations } from './subscription-invariants.ts'
 import { deliveryViolations, eventsOf, OVERDUE_MS, taskViolations } from './task-invariants.ts'
 import { readAll } from './read-all.ts'
@@ -73,5 +74,7 @@ async function isOfTask(store: Store, { id, tenant, taskId }: Delivery): Promise
 
 /** Events are logged after the task has become final. */
 function announces(task: Task, id: string): boolean {
-  return eventsOf(task).some((event) => deliveryId(task.id, event) === id)
+  // Its end is announced in the write before its last one; a sweep repeats both.
+  const ended = task.state === 'settling' && task.outcome ? endedTask(task, 0) : task
+  return eventsOf(ended).some((event) => deliveryId(task.id, event) === id)
 }

@@ -88,6 +88,11 @@ t.test('usage records are compared with the books of their day, where it says th
   t.same((await verifyStore(store, { now: NOW })).violations, [], 'nor one of which some were removed, whatever USAGE_DAYS is now')
 })
 
+t.test('the event of a task that is settling is none: it is written before the last state', async (t) => {
+  const settling = [setTask(1, 'state', '"settling"'), `UPDATE tasks SET state = 'settling' WHERE id = '${taskId(1)}'`]
+  t.same((await verifyDamaged(t, settling)).violations.filter((sentence) => sentence.startsWith('event ')), [])
+})
+
 t.test('tasks removed after TASK_DAYS are not violations', async (t) => {
   const removed = [`DELETE FROM tasks WHERE id = '${taskId(1)}'`, `DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`]
   t.match((await verifyDamaged(t, removed)).violations, [/is of a task that is not there/, /burned/, /burned/])
