@@ -14,14 +14,11 @@ import { commandsOf } from '../page-blocks.ts'
 import { installed } from '../servers/client.ts'
 import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { NETWORK } from '../servers/kube/node-files.ts'
 import { kubectl as program } from '../servers/kubernetes.ts'
-import { ownPrometheus } from '../servers/prometheus.ts'
 import { openBrowser } from './browser.ts'
 import { listenLong, openLoad, type Keys } from './load.ts'
 import { BUYER, documents, KEYS, NAMESPACE, PLANS, PROGRAM } from './manifests.ts'
 import { PUBLIC_URL } from './provider.ts'
-import { openScaler } from './scaler.ts'
 import { GATE, IMAGE, killPod, makeImage, openSite, secrets, TENANT, values } from './site.ts'
 
 const LONGEST_MS = 1_800_000
@@ -285,28 +282,6 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.same(failed, [])
     t.equal(((await burned()) - before).toFixed(4), (ordered * 0.04).toFixed(4))
     t.match(await kubectl(['exec', '--namespace', GATE, 'deployment/tollgate-controller', '--', 'node', 'bin/tollgate.mjs', 'verify']), /events checked: 0 violations/)
-  })
-
-  await step('a queue of tasks scales the workers by what the ScaledObject asks for, and its end scales them back', async (t) => {
-    await kubectl(['apply', '--server-side', '--filename', installed('chart-crds')])
-    const keda = { enabled: true, minReplicas: 2, maxReplicas: 4, kafka: { bootstrapServers: site.brokers }, lagPerReplica: 2 }
-    const monitored = JSON.stringify([{ ipBlock: { cidr: `${NETWORK.HOST_ADDRESS}/32` } }])
-    await helmed('upgrade', 'tollgate', CHART, '--namespace', GATE, '--reuse-values', '--wait', '--timeout', LONGEST, '--set-json', `worker.keda=${JSON.stringify(keda)}`, '--set-json', `networkPolicy.metricsFrom=${monitored}`)
-    const workers = async () => (await pods('worker')).filter(({ status }) => status.podIP)
-    const prometheus = await ownPrometheus(t, async () => (await workers()).map(({ metadata, status }) => ({ targets: [`${status.podIP}:9090`], labels: { namespace: GATE, pod: metadata.name } })))
-    if (!prometheus) return
-    const before = await burned()
-    await openScaler(t, site, prometheus)
-    const wanted = async () => (await deployments())['tollgate-worker-all']
-    t.equal(await wanted(), 2)
-    const from = performance.now()
-    const ids = await Promise.all(Array.from({ length: 24 }, async () => at((await answer(await post(gateway, keys.media, '/api/v1/generations', { kind: 'video', prompt: 'a lighthouse', size: '640x360', duration_seconds: 4 }))).body, 'id')))
-    await until(async () => (await wanted()) === 4)
-    took(`${ids.length} tasks to four workers`, from)
-    await until(async () => (await workers()).filter(({ status }) => status.containerStatuses[0].ready).length === 4)
-    t.equal(((await burned()) - before).toFixed(4), (ids.length * 4 * 0.05).toFixed(4))
-    await until(async () => (await wanted()) === 2)
-    took('the queue, and the scaling back,', from)
   })
 
   await step('helm test passes', async () => {

@@ -36,7 +36,7 @@ export type Site = {
 
 /** Starts the node and the servers. Null if the suite is skipped; everything stops at the end of the test. */
 export async function openSite(t: Test): Promise<Site | null> {
-  if (missing(t, ['helm', 'chart-crds', ...MONGODB_NAMES, ...KAFKA_NAMES])) return null
+  if (missing(t, ['helm', ...MONGODB_NAMES, ...KAFKA_NAMES])) return null
   const node = await ownNode(t)
   if (!node) return null
   const address = NETWORK.HOST_ADDRESS

@@ -57,8 +57,7 @@ until "$tools/bin/ctr" --address "$state/containerd.sock" version >/dev/null 2>&
 "$tools/bin/ctr" --address "$state/containerd.sock" --namespace k8s.io images import "$tools/pause.tar" >/dev/null
 
 run kube-controller-manager "$assets/kube-controller-manager" --kubeconfig manager.kubeconfig --leader-elect=false --secure-port 0 --use-service-account-credentials \
-  --service-account-private-key-file sa.key --root-ca-file ca.crt --service-cluster-ip-range "$SERVICE_RANGE" --cluster-cidr "$POD_RANGE" --profiling=false \
-  --horizontal-pod-autoscaler-sync-period 2s --horizontal-pod-autoscaler-downscale-stabilization 10s
+  --service-account-private-key-file sa.key --root-ca-file ca.crt --service-cluster-ip-range "$SERVICE_RANGE" --cluster-cidr "$POD_RANGE" --profiling=false
 run kube-scheduler "$tools/kube-scheduler" --kubeconfig scheduler.kubeconfig --leader-elect=false --secure-port 0 --profiling=false
 run kubelet "$tools/kubelet" --config kubelet.json --kubeconfig kubelet.kubeconfig --root-dir "$state/kubelet" --cert-dir "$state/certificates" --hostname-override "$NODE" --node-ip "$NODE_ADDRESS"
 run kube-proxy "$tools/kube-proxy" --config proxy.json
