@@ -4,10 +4,9 @@
  * The runner of tap would load each file through a compiler of its own, 0.7 s of processor time a file.
  * A full run starts the shared servers, and stops them at the end; in a partial run, each file starts the servers that it needs.
  */
-import { execFileSync, spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { startOnce } from './servers/once.ts'
 import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
@@ -16,10 +15,6 @@ const ROOT = join(import.meta.dirname, '..')
 const CI = process.env['CI'] === 'true'
 /** Of the files and of the programs that they start, which otherwise take a quarter of their time to compile the same modules. */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
-/** Files whose folders may be in memory: they hold stores, keys and small files. */
-const SMALL = /^test\/(plugins|tasks|verify|maintenance|backends\/store)\//
-/** Of a file system in memory, so that it is not filled. */
-const LEAST_FREE_BYTES = 2 * 1024 ** 3
 /** Files at a time. */
 const JOBS = 2
 /** How many of the files that took longest are named. */
@@ -57,7 +52,6 @@ function printFile({ file, durationMs, printed, passed, failed, skipped }: FileR
 }
 
 const { parser, sum } = tally(printFile)
-const memory = inMemory()
 const start = performance.now()
 
 function conclude(trouble: string | null): void {
@@ -85,35 +79,12 @@ function filesOf(named: string[]): string[] {
   return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort()
 }
 
-/**
- * The variable by which `t.testdir()` of those files makes its folders in memory, where there is enough and programs may be run: a store waits for its disk with each
- * write. They find the packages of this checkout as in the checkout itself, where the folders are otherwise.
- */
-function inMemory(): Record<string, string> {
-  const folder = `/dev/shm/tollgate-tests-${createHash('sha256').update(ROOT).digest('hex').slice(0, 8)}`
-  const [program, packages] = [join(folder, 'program'), join(folder, 'node_modules')]
-  try {
-    const { bavail, bsize } = statfsSync('/dev/shm')
-    if (bavail * bsize < LEAST_FREE_BYTES) return {}
-    mkdirSync(folder, { recursive: true })
-    // Some tests read their files as another user.
-    chmodSync(folder, 0o711)
-    writeFileSync(program, '#!/bin/sh\n', { mode: 0o700 })
-    execFileSync(program)
-    rmSync(packages, { force: true })
-    symlinkSync(join(ROOT, 'node_modules'), packages)
-    return { TAP_CWD: folder }
-  } catch {
-    return {}
-  }
-}
-
 /** Runs a file, and returns its TAP as a subtest of the run. */
 async function runFile(file: string, env: Record<string, string>, stopped: AbortSignal): Promise<string> {
   const begun = performance.now()
   const child = spawn(process.execPath, ['--no-warnings', file], {
     cwd: ROOT,
-    env: { NODE_COMPILE_CACHE: COMPILED, ...process.env, ...(SMALL.test(file) ? memory : {}), ...env, TAP: '1', TAP_TIMEOUT: String(TIMEOUT_S) },
+    env: { NODE_COMPILE_CACHE: COMPILED, ...process.env, ...env, TAP: '1', TAP_TIMEOUT: String(TIMEOUT_S) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   // tap ends a file that takes too long; this ends one whose tap hangs.
