@@ -2,6 +2,7 @@
  * Rate limit of requests per minute: GCRA (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
  * number lives in the subscription's record and changes with it.
  */
+import { putNewest } from './bounded-map.ts'
 import { overLimit } from './errors.ts'
 import type { Limit } from './limits.ts'
 
@@ -48,12 +49,4 @@ export function openRates(limit: Limit, requestsPerMinute: number, namesMax: num
     putNewest(rates, name, decision.allowed ? decision.rate : rate, namesMax)
     if (!decision.allowed) throw overLimit(limit, { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
   }
-}
-
-/** Moves or adds an entry to the end, and evicts the oldest above the limit. */
-export function putNewest<V>(map: Map<string, V>, name: string, value: V, sizeMax: number): void {
-  map.delete(name)
-  map.set(name, value)
-  const oldest = map.size > sizeMax ? map.keys().next().value : undefined
-  if (oldest !== undefined) map.delete(oldest)
 }

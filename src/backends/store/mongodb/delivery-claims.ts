@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../../../domain/task.ts'
+import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
@@ -101,9 +102,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     const claimed = { _id: id, ...next, claimableAt: Math.max(nextAttemptAt ?? 0, leaseUntil), ...slots, write: mark }
     // A process of an earlier release may have recorded or returned it without a new `write`.
     if ((await change({ next: claimed, last: write, when: { claimableAt: { $gt: 0, $lte: now } } })) === 'lost') return null
-    claims.set(id, { epoch: next.epoch, write: mark })
-    const oldest = claims.size > MAX_REMEMBERED ? claims.keys().next().value : undefined
-    if (oldest !== undefined) claims.delete(oldest)
+    putNewest(claims, id, { epoch: next.epoch, write: mark }, MAX_REMEMBERED)
     return { ...delivery, ...next }
   }
 

@@ -8,6 +8,7 @@ import { MongoBulkWriteError } from 'mongodb'
 import { Busy } from '../../../domain/errors.ts'
 import type { LoggedEvent } from '../../../domain/task.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
+import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
 import { add, fromStored, idAt, toStored, type Database, type Stored } from './database.ts'
 import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
@@ -138,12 +139,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   }
 
   function remember(placed: { tenant: string; position: number | null }[]): void {
-    for (const { tenant, position } of placed) {
-      lasts.delete(tenant)
-      lasts.set(tenant, { position, sinceMs: performance.now() })
-      const oldest = lasts.size > MAX_REMEMBERED ? lasts.keys().next().value : undefined
-      if (oldest !== undefined) lasts.delete(oldest)
-    }
+    for (const { tenant, position } of placed) putNewest(lasts, tenant, { position, sinceMs: performance.now() }, MAX_REMEMBERED)
   }
 
   async function removeEvents(before: number, limit: number): Promise<number> {

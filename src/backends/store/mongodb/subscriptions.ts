@@ -1,4 +1,5 @@
 /** Subscription records in MongoDB with the members that indexes use, and archived periods. */
+import { putNewest } from '../../../domain/bounded-map.ts'
 import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
 import { fromStoredRecord, frozen, toStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
@@ -85,10 +86,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
 
   /** By the `write` of its version, many records are replaced in one statement. */
   function remember(id: string, version: number, write: string | undefined): void {
-    writes.delete(id)
-    writes.set(id, { version, write: write ?? null })
-    const oldest = writes.size > MAX_REMEMBERED ? writes.keys().next().value : undefined
-    if (oldest !== undefined) writes.delete(oldest)
+    putNewest(writes, id, { version, write: write ?? null }, MAX_REMEMBERED)
   }
 
   /** From the cache where the store still has the version of the cached record. */

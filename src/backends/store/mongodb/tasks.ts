@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Busy } from '../../../domain/errors.ts'
 import { fromStoredPrice, toStoredPrice, type StoredPrice } from '../../../domain/subscription/stored-subscription.ts'
 import { FINAL, passes, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
+import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
 import { fromStored, idAt, known, toStored, type Database, type Stored } from './database.ts'
@@ -89,9 +90,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   function remember(task: StoredTask): void {
     cache.delete(task._id)
     if (FINAL.includes(task.state) && task.outbox.length === 0) return
-    cache.set(task._id, task)
-    const oldest = cache.size > MAX_CACHED ? cache.keys().next().value : undefined
-    if (oldest !== undefined) cache.delete(oldest)
+    putNewest(cache, task._id, task, MAX_CACHED)
   }
 
   async function task(tenant: string, id: string): Promise<Task | null> {
