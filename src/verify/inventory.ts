@@ -72,9 +72,8 @@ async function isOfTask(store: Store, { id, tenant, taskId }: Delivery): Promise
   return !(await store.deliveries(taskId)).some((delivery) => delivery.id === id)
 }
 
-/** Events are logged after the task has become final. */
+/** Events are logged in the write before the one that makes a task final; a sweep repeats both. */
 function announces(task: Task, id: string): boolean {
-  // Its end is announced in the write before its last one; a sweep repeats both.
   const ended = task.state === 'settling' && task.outcome ? endedTask(task, 0) : task
   return eventsOf(ended).some((event) => deliveryId(task.id, event) === id)
 }

@@ -71,6 +71,8 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
 
 /** More than a page of Ogg can have. */
 const OGG_TAIL = 66_000
+/** Pages last for a second and less. */
+const LONGEST_PAGE_SECONDS = 3
 
 /** Ogg (RFC 3533) with Vorbis or Opus: the sample at which the last page ends, unless it is one of another stream that follows, or the first one begins later than a page lasts. */
 export function oggHeader(prefix: Uint8Array, totalBytes: number | null, rest: Piece): Header {
@@ -88,8 +90,6 @@ export function oggHeader(prefix: Uint8Array, totalBytes: number | null, rest: P
   if (isOther || firstSampleOf(prefix) > LONGEST_PAGE_SECONDS * rate) return NOTHING
   return { ...NOTHING, durationMs: samples > 0 ? Math.round((samples / rate) * 1000) : null }
 }
-
-const LONGEST_PAGE_SECONDS = 3
 
 /** The sample at which the first page of Ogg with audio ends, which is far from 0 in a recording of a live stream (RFC 7845, section 4); 0 where it is not in the bytes. */
 function firstSampleOf(bytes: Uint8Array): number {

@@ -75,8 +75,7 @@ function openSockets(): { socketFactory: ISocketFactory; end(): void } {
       const socket = ssl ? connectTls({ host, port, ...name, ...ssl }, onConnect) : connect({ host, port }, onConnect)
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
       // The library waits for the end of a healthy broker's half.
-      const half = () => setTimeout(() => socket.destroy(), HALF_OPEN_MS).unref()
-      socket.once('finish', half)
+      socket.once('finish', () => setTimeout(() => socket.destroy(), HALF_OPEN_MS).unref())
       open.add(socket)
       return socket.once('close', () => open.delete(socket))
     },

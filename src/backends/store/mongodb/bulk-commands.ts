@@ -112,9 +112,11 @@ export function batchChanges<D extends Written>(
       return together(changes, lasts, changes[0]?.when ?? {}, (of) => [
         { $replaceWith: { $mergeObjects: ['$$ROOT', of(changes.map(({ next }) => next))] } },
         ...(ending
-          ? [{ $set: { [ending.appends]: { $concatArrays: [`$${ending.appends}`, of(changes.map(({ appended }) => [appended]))] } } }]
+          ? [
+              { $set: { [ending.appends]: { $concatArrays: [`$${ending.appends}`, of(changes.map(({ appended }) => [appended]))] } } },
+              { $unset: [...ending.unset] },
+            ]
           : []),
-        ...(ending ? [{ $unset: [...ending.unset] }] : []),
       ])
     },
     weigh: () => CHANGE_BYTES,
