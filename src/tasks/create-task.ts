@@ -18,6 +18,11 @@ import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { removeInlineSources, storeInlineSources } from './inline-sources.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
+type HoldRefusal = Exclude<HoldAnswer, { outcome: 'held' | 'already' }>
+
+/** From its start on a creation is accepted for so long without confirming its task, and no other request rejects it: twice as long, as the clocks of two machines differ. */
+const UNCONFIRMED_MS = 10_000
+const ABANDONED_MS = 2 * UNCONFIRMED_MS
 
 /** The members of a task that its request decides. */
 export type NewTask = Pick<
@@ -100,11 +105,14 @@ async function continueCreation(
 ): Promise<Created> {
   if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
   const own = record.id === task.subscription ? record : await context.store.subscription(task.subscription)
-  if (!isUnheld(task, own, context.clock())) return { outcome: 'replayed', task, record }
+  const now = context.clock()
+  if (!isUnheld(task, own, now)) return { outcome: 'replayed', task, record }
   const answer = await hold(context, creating, task).catch(outcomeUnknown)
-  // Rejected by the request that created it, which may also have been accepted since this answer, or by the sweep.
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, task.estimatedCost)
-  return { outcome: 'replayed', ...(await confirm(context, task, answer.record)) }
+  if (answer.outcome === 'held' || answer.outcome === 'already')
+    return { outcome: 'replayed', ...(await confirm(context, task, answer.record)) }
+  // The request that created it may have been accepted without confirming it: since this answer, or on the plan that the key left.
+  if (now - task.createdAt < ABANDONED_MS || answer.outcome === 'moved') throw holdRefused(answer, task.estimatedCost)
+  return { outcome: 'replayed', ...(await refused(context, task, answer)) }
 }
 
 /** Evaluates the hold without writing it: a request that is refused here leaves no trace. */
@@ -127,17 +135,19 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
     // Held or not, once it is rejected nothing was accepted.
     (await reject(context, task).catch(() => false)) ? Promise.reject(error) : outcomeUnknown(error),
   )
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') {
-    const rejected = await reject(context, task)
-    // Otherwise another request with its key has confirmed it since this answer, and a worker reads the uploads.
-    const present = rejected ? null : await context.store.task(task.tenant, task.id)
-    const record = present && present.state !== 'rejected' ? await context.store.subscription(task.subscription) : null
-    if (present && record && !isUnheld(present, record, context.clock())) return { task: present, record }
-    throw holdRefused(answer, task.estimatedCost)
-  }
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') return refused(context, task, answer)
   // The sweep leaves it alone for so long, and no other request rejects it.
-  if (context.clock() - task.createdAt < PENDING_MS / 2) return accepted(context, task, answer.record)
+  if (context.clock() - task.createdAt < UNCONFIRMED_MS) return accepted(context, task, answer.record)
   return confirm(context, task, answer.record)
+}
+
+/** Rejects a task whose hold was refused, unless another request with its key has confirmed it since, and a worker reads the uploads. */
+async function refused(context: TaskContext, task: Task, answer: HoldRefusal): Promise<{ task: Task; record: Subscription }> {
+  const rejected = await reject(context, task)
+  const present = rejected ? null : await context.store.task(task.tenant, task.id)
+  const record = present && present.state !== 'rejected' ? await context.store.subscription(task.subscription) : null
+  if (present && record && !isUnheld(present, record, context.clock())) return { task: present, record }
+  throw holdRefused(answer, task.estimatedCost)
 }
 
 /** Takes the hold of a task, or finds it taken. */
@@ -175,7 +185,7 @@ async function confirm(context: TaskContext, task: Task, record: Subscription): 
 }
 
 /** The failure that answers a refused hold of `required` micro-units. */
-export function holdRefused(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
+export function holdRefused(answer: HoldRefusal, required: number): Failure {
   switch (answer.outcome) {
     case 'key_full':
       return new Failure('insufficient_balance', {

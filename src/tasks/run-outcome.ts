@@ -2,7 +2,7 @@
  * What becomes of a run: its task ends, is attempted again, or is handed back. An end claims the state first (`settling`), then closes the hold, then makes the task
  * final, with its events in the same write. Every write of a run is fenced by the epoch of its claim.
  */
-import { Failure } from '../domain/errors.ts'
+import { Failure, overLimit } from '../domain/errors.ts'
 import { envelope, refundedData } from '../domain/webhooks.ts'
 import {
   TASK_ERRORS,
@@ -17,6 +17,7 @@ import {
 import { finalEventData } from './final-event-data.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
+import { isUnheld } from './reject-task.ts'
 import { QUEUED_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
 import { removeInlineSources } from './inline-sources.ts'
 
@@ -141,9 +142,10 @@ async function ending(context: TaskContext, task: Task, ended: Task | null): Pro
 
 /**
  * Cancels a task that is queued or processing: its hold is closed at once, for nothing or for the share that a begun run costs, and its run is aborted at the next
- * renewal of the lease. Throws `already_final` when it has ended.
+ * renewal of the lease. Throws `already_final` when it has ended, and `unavailable` while its creation may still hold money for it.
  */
 export async function cancel(context: TaskContext, task: Task): Promise<Task> {
+  if (await isBeingCreated(context, task)) throw overLimit('task_changes', { retryAfterSeconds: 1 })
   const begun = { outcome: 'canceled', ...costOfBegun(task) } as const
   const ended =
     (await end(context, task.id, { from: ['queued'] }, task.job === null ? { outcome: 'canceled' } : begun)) ??
@@ -152,6 +154,13 @@ export async function cancel(context: TaskContext, task: Task): Promise<Task> {
   const now = await context.store.task(task.tenant, task.id)
   if (now?.state === 'settling' && now.outcome?.outcome === 'canceled') return (await settle(context, now)) ?? now
   throw new Failure('already_final')
+}
+
+async function isBeingCreated({ store, clock }: TaskContext, task: Task): Promise<boolean> {
+  if (!isUnheld(task, null, clock()) || !isUnheld(task, await store.subscription(task.subscription), clock())) return false
+  // Its hold may have been closed since the task was read.
+  const now = await store.task(task.tenant, task.id)
+  return now !== null && isUnheld(now, null, clock())
 }
 
 /** A provider bills a job that it has begun, canceled or not. */

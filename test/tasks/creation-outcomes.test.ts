@@ -10,6 +10,7 @@ import { createTask, replay } from '../../src/tasks/create-task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sourceFile } from '../../src/tasks/inline-sources.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
+import { cancel } from '../../src/tasks/run-outcome.ts'
 import { mediaPlan, T0, task } from '../contracts/store/acme.ts'
 
 const quiet = () => {}
@@ -116,4 +117,39 @@ t.test('a repeated request whose task was canceled before its hold gives the hol
   const replayed = replay({ ...context, store: { ...store, change: change as typeof store.change } }, creatingOf(record), 'acme', stopped.idempotency, record)
   t.match(await replayed, { outcome: 'replayed', task: { state: 'canceled' } })
   t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
+})
+
+t.test('a repeated request whose hold is refused rejects the task of a creation that stopped, so that its key is free', async (t) => {
+  const { store, context, record } = await open(t)
+  await store.createTask(stopped)
+  const repeated = (ageMs: number) => replay({ ...context, clock: () => T0 + ageMs }, (async () => ({ outcome: 'insufficient', available: 0 })) as never, 'acme', stopped.idempotency, record)
+  await t.rejects(repeated(19_999), { code: 'insufficient_balance' }, 'its creation may go on')
+  t.match(await store.task('acme', stopped.id), { state: 'queued' })
+  await t.rejects(repeated(20_000), { code: 'insufficient_balance' })
+  t.match(await store.task('acme', stopped.id), { state: 'rejected', idempotency: null })
+})
+
+t.test('a creation that goes on after a repeated request has rejected its task gives its hold back', async (t) => {
+  const { store, context, record } = await open(t)
+  let now = T0
+  const change = async (id: string, command: Command, at: number) => {
+    now = T0 + 20_000
+    const refused = (async () => ({ outcome: 'insufficient', available: 0 })) as never
+    if (command.op === 'hold') await t.rejects(replay({ ...context, clock: () => now }, refused, 'acme', stopped.idempotency, record))
+    return store.change(id, command as never, at)
+  }
+  await t.rejects(createTask({ ...context, clock: () => now, store: { ...store, change: change as typeof store.change } }, creatingOf(record), stopped, record), { code: 'unavailable' })
+  t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
+})
+
+t.test('a task is not canceled before its hold, which would outlast it', async (t) => {
+  const { store, context, record } = await open(t)
+  const change = async (id: string, command: Command, at: number) => {
+    if (command.op === 'hold') await t.rejects(cancel(context, (await store.task('acme', stopped.id))!), { code: 'unavailable' })
+    return store.change(id, command as never, at)
+  }
+  const { task } = await createTask({ ...context, store: { ...store, change: change as typeof store.change } }, creatingOf(record), stopped, record)
+  t.match(await cancel(context, task), { state: 'canceled' })
+  t.equal((await store.subscription('acme/studio'))?.media?.holds.count, 0)
+  await t.rejects(cancel(context, task), { code: 'already_final' })
 })
