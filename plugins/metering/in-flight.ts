@@ -1,5 +1,7 @@
 /** The reservations of this process that are not settled yet. */
 
+import { removeEntry } from '../../src/domain/remove-entry.ts'
+
 export type InFlight = {
   add(id: string): void
   has(id: string): boolean
@@ -9,13 +11,13 @@ export type InFlight = {
 }
 
 export function openInFlight(): InFlight {
-  const ids = new Set<string>()
+  let ids = new Set<string>()
   let emptied: () => void = () => {}
   return {
     add: (id) => void ids.add(id),
     has: (id) => ids.has(id),
     remove(id) {
-      ids.delete(id)
+      ids = removeEntry(ids, id)
       if (ids.size === 0) emptied()
     },
     drained: (patienceMs) =>

@@ -1,5 +1,7 @@
 /** Deadlines that are moved far more often than they pass, such as those of silent streams: all share one timer, and moving one is an assignment. */
 
+import { removeEntry } from '../domain/remove-entry.ts'
+
 export type Deadline = {
   /** Passes in so many milliseconds, unless it is moved or cleared before; starts a deadline that is cleared or has passed. */
   move(ms: number): void
@@ -7,13 +9,10 @@ export type Deadline = {
   clear(): void
 }
 
-/**
- * `passed` is null once it is cleared. A set that has grown leaves its former table behind, which is garbage of the old generation: until that is
- * collected, the young generation treats what the table names as alive. So an entry must not lead to the request that it watched.
- */
+/** `passed` is null once it is cleared: a former table of the set (`remove-entry.ts`) must not lead to the request that it watched. */
 type Entry = { at: number; passed: (() => void) | null }
 
-const pending = new Set<Entry>()
+let pending = new Set<Entry>()
 let timer: NodeJS.Timeout | null = null
 /** When the timer fires, by `performance.now()`. */
 let wakesAt = Number.POSITIVE_INFINITY
@@ -29,7 +28,7 @@ export function openDeadline(passed: () => void): Deadline {
       if (entry.at < wakesAt) wakeAt(entry.at)
     },
     clear() {
-      pending.delete(entry)
+      pending = removeEntry(pending, entry)
       entry.passed = null
     },
   }

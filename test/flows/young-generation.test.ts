@@ -23,7 +23,7 @@ const CONNECTIONS = 4
 const AT_ONCE = 40
 const ROUNDS = 12
 /** A request with its answer allocates ten times as much, and what it still reaches when it has ended is half of this. */
-const MOST_BYTES = 8_000
+const MOST_BYTES = 5_000
 
 t.test('a coding request leaves next to nothing in the old generation', { timeout: 120_000 }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))

@@ -388,7 +388,7 @@ const codingBugs: Listed[] = [
   {
     name: 'a settled reservation stays',
     file: 'src/domain/subscription/coding-ledger.ts', within: 20,
-    from: 'this.#reservations.delete(id)',
+    from: 'this.#reservations = removeEntry(this.#reservations, id)',
     to: '',
   },
   {

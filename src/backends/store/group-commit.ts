@@ -7,6 +7,7 @@
  * as long as the store stores what it is given (`write-mode.ts`). One that shares the store may do so with what its lease on a record covers (`record-lease.ts`).
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
+import { removeEntry } from '../../domain/remove-entry.ts'
 import { Busy, Unavailable } from '../../domain/errors.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import { CurrentRecord } from '../../domain/subscription/current-record.ts'
@@ -73,7 +74,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     records: options.wrap?.(adapter) ?? adapter,
     mode: openWriteMode(clock, options.failing ?? (() => {})),
   }
-  const queues = new Map<string, Queue>()
+  let queues = new Map<string, Queue>()
 
   function callOf<N extends CommandName>(command: Extract<Command, { op: N }>, now: number): Call<N> {
     return { command, now, deadline: clock() + retryForMs }
@@ -123,11 +124,10 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     const open = queues.get(id)
     if (open) return open
     const stored = shared.records.known?.(id)
-    const lease = shared.leases ? new RecordLease(clock) : null
     const ahead = stored && new CurrentRecord(id, stored, shared.recordsUsage)
-    const queue: Queue = { id, queued: [], stored, ahead, lease, drained: Promise.resolve() }
+    const queue: Queue = { id, queued: [], stored, ahead, lease: shared.leases ? new RecordLease(clock) : null, drained: Promise.resolve() }
     queues.set(id, queue)
-    queue.drained = drain(queue, shared, () => queues.delete(id))
+    queue.drained = drain(queue, shared, () => (queues = removeEntry(queues, id)))
     return queue
   }
 

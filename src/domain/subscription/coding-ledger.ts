@@ -2,6 +2,7 @@
  * The coding account of a record while commands are applied to it (`token-reservations.ts` has their rules). What is reserved is kept as sums, so that a command costs the same
  * however many requests are open: values are replaced, dictionaries are changed in place, and `toRecord` copies them.
  */
+import { removeEntry } from '../remove-entry.ts'
 import type { CodingTerms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'
@@ -27,7 +28,7 @@ export class CodingLedger {
   usage: CodingAccount['usage']
   readonly keys: CodingAccount['keys']
   readonly #account: CodingAccount
-  readonly #reservations = new Map<string, Reservation>()
+  #reservations = new Map<string, Reservation>()
   /** Null without any, as where one process writes the store alone. */
   #leases: Map<string, Lease> | null
   #inSession = 0
@@ -124,7 +125,7 @@ export class CodingLedger {
 
   /** Removes a reservation and adds its charge to the session, week and key that admitted it, if those windows still run. */
   charge(id: string, reservation: Reservation, tokens: number): void {
-    this.#reservations.delete(id)
+    this.#reservations = removeEntry(this.#reservations, id)
     this.#count(reservation, -reservation.tokens)
     this.isChanged = true
     const { session, weekly, keys } = this

@@ -1,6 +1,7 @@
 /** A database thread, seen from the thread that serves: calls in batches, each with a time limit, in a bounded number; a thread that ended is started again. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
+import { removeEntry } from '../../../domain/remove-entry.ts'
 import { Unavailable } from '../../../domain/errors.ts'
 import { errorOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './database-thread-messages.ts'
 
@@ -35,7 +36,7 @@ type Pending = {
 
 /** `lost` is called when the thread ended by itself: the outcome of its calls is unknown. */
 export function startThread(data: ThreadData, lost: () => void): Thread {
-  const pending = new Map<number, Pending>()
+  let pending = new Map<number, Pending>()
   let bytes = 0
   let ids = 0
   let outgoing: Call[] = []
@@ -87,7 +88,7 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   }
 
   function forget(id: number, { size }: Pending): void {
-    pending.delete(id)
+    pending = removeEntry(pending, id)
     bytes -= size
     if (pending.size > 0) return
     clearInterval(sweep)
