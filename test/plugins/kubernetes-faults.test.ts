@@ -61,24 +61,6 @@ if (kubeconfig !== null) {
     }
   }
 
-  t.test('a store outage shows in the status, and changes during it are applied afterwards', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    const away = openAway(operator.store, 'store')
-    await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-    await operator.start({}, undefined, { store: away.backend })
-    await agree(operator)
-    away.isAway = true
-    await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }), named(KEYS))
-    await operator.withdraw(operator.ref('ApiKey', 'k3'))
-    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'False StoreUnavailable', KeyActive: 'True Issued' })
-    await operator.becomes(operator.ref('ApiKey', `k${KEYS}`), { Ready: 'Unknown StoreUnavailable', KeyActive: 'Unknown StoreUnavailable' })
-    t.ok((await operator.object(operator.ref('ApiKey', 'k3'))).metadata.deletionTimestamp, 'it stays until its key is unusable')
-    away.isAway = false
-    await agree(operator)
-    await gone(operator, 'k3')
-    t.same(await leftovers(operator), [])
-  })
-
   t.test('a store whose server is killed under load, once for a minute of the controller\'s clock, loses no update, and what came due meanwhile is done', async (t) => {
     const server = await ownMongodb(t)
     if (!server) return

@@ -1,9 +1,7 @@
 /** Lifecycle of Plans and ApiKeys on a real API server, from `kubectl apply` to the store, the Secret and the status. */
 import t from 'tap'
-import { refusal } from '../../src/domain/api-keys.ts'
 import { FINALIZER } from '../../src/backends/resources/kubernetes/finalizer.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
 import { pathOf } from '../servers/kube/api.ts'
@@ -61,39 +59,6 @@ if (kubeconfig !== null) {
     t.match(await seen(), [{ observedGeneration: 1 }, { observedGeneration: 1 }])
   })
 
-  t.test('suspending a plan removes the Secrets of its keys, and resuming it restores the same keys; a key is rotated, suspended and revoked', async (t) => {
-    const operator = await issued(t, kubeconfig)
-    const key = operator.ref('ApiKey', 'ci')
-    const first = await operator.secret()
-    await operator.declare(codingPlan('coder', { state: 'Suspended' }))
-    await operator.becomes(key, { Ready: 'False PlanSuspended', KeyActive: 'True Issued' })
-    t.equal(await operator.secret(), null)
-    t.equal(inactiveReason(await operator.store.subscription(`${operator.namespace('acme')}/coder`), Date.now()), 'PlanSuspended')
-    await operator.declare(codingPlan('coder'))
-    await operator.becomes(key, ALL_GOOD)
-    t.same(await operator.secret(), first)
-
-    await operator.declare(ci({ rotationRevision: 1 }))
-    await operator.becomes(key, { Ready: 'True RotationInProgress' })
-    const [next, before] = await operator.store.keyVersions((await operator.usableBySecret('ci-key'))!.keyId)
-    t.same([refusal(next!, Date.now()), refusal(before!, Date.now())], [null, null], 'both work while they overlap')
-    t.equal((await operator.usableBySecret('ci-key'))?.revision, 1)
-
-    await operator.declare(ci({ rotationRevision: 1, state: 'Suspended' }))
-    await operator.becomes(key, { Ready: 'False KeySuspended' })
-    t.equal(await operator.secret(), null)
-    await operator.declare(ci({ rotationRevision: 1, state: 'Revoked' }))
-    await operator.becomes(key, { Ready: 'False KeyRevoked' })
-    t.same((await operator.store.keyVersions(next!.keyId)).map(({ state }) => state), ['revoked', 'revoked'])
-  })
-
-  t.test('a key expires at its time, without an edit', async (t) => {
-    const operator = await issued(t, kubeconfig)
-    await operator.declare(ci({ expirationTime: new Date(Date.now() + 1_500).toISOString() }))
-    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeyExpired' })
-    t.equal(await operator.secret(), null)
-  })
-
   t.test('a deleted key is unusable before it is gone, and a new key of its name is another one', async (t) => {
     const operator = await issued(t, kubeconfig)
     const version = await operator.usableBySecret('ci-key')
@@ -104,65 +69,6 @@ if (kubeconfig !== null) {
     await operator.declare(ci())
     await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
     t.not((await operator.usableBySecret('ci-key'))?.keyId, version!.keyId)
-  })
-
-  t.test('a key waits for its plan and is issued once it exists; a retired plan ends it', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    await operator.declare(ci())
-    await operator.start()
-    const key = operator.ref('ApiKey', 'ci')
-    await operator.becomes(key, { Ready: 'False PlanNotFound' })
-    await operator.declare(codingPlan('coder'))
-    await operator.becomes(key, ALL_GOOD)
-    await operator.declare(codingPlan('coder', { state: 'Retired' }))
-    await operator.becomes(key, { Ready: 'False PlanRetired' })
-    await operator.withdraw(operator.ref('Plan', 'coder'))
-    await operator.becomes(key, { Ready: 'False PlanNotFound' })
-    t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
-  })
-
-  t.test('a plan beyond PLAN_LIMITS has no usable key and no Secret; within the limits again, it restores the same key', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    const [key, plan] = [operator.ref('ApiKey', 'ci'), operator.ref('Plan', 'coder')]
-    const secret = () => operator.secretEntries(operator.namespace('acme'), 'ci-key')
-    const refused = async () => inactiveReason(await operator.store.subscription(`${operator.namespace('acme')}/coder`), Date.now())
-    const notAllowed = async () => {
-      await operator.becomes(plan, { Ready: 'False PlanNotAllowed' })
-      await operator.becomes(key, { Ready: 'False PlanNotAllowed', PlanActive: 'False PlanNotAllowed' })
-      t.match((await operator.object(plan)).status.conditions, [{ message: 'Not allowed in this namespace: coding.weeklyWindow.tokens may be at most 10000.' }])
-      t.same([await secret(), await refused()], [null, 'PlanNotAllowed'])
-    }
-    const beyond = codingPlan('coder', {}, { weeklyWindow: { tokens: 10_001 } })
-    await operator.declare(beyond, ci(), { ...beyond, metadata: { name: 'coder', namespace: operator.namespace('globex') } })
-    // The first matching entry applies.
-    const limits = { limits: [{ namespaces: ['globex-*'] }, { namespaces: ['*'], coding: { maxWeeklyTokens: 10_000 } }] }
-    await operator.start({}, undefined, { limits })
-    await notAllowed()
-    await operator.becomes({ ...plan, namespace: operator.namespace('globex') }, { Ready: 'True PlanActive' })
-
-    await operator.declare(codingPlan('coder'))
-    await operator.becomes(plan, { Ready: 'True PlanActive' })
-    await operator.becomes(key, ALL_GOOD)
-    const [entries, version] = [await secret(), await operator.usableBySecret('ci-key')]
-    t.match(version, { keyId: (await operator.object(key)).metadata.uid, state: 'active' })
-    t.equal(await refused(), null)
-
-    await operator.declare(beyond)
-    await notAllowed()
-    await operator.declare(codingPlan('coder'))
-    await operator.becomes(key, ALL_GOOD)
-    t.same([await secret(), await operator.usableBySecret('ci-key'), await refused()], [entries, version, null], 'the same key works again')
-  })
-
-  t.test('a plan admits maxKeys keys, and a deleted one makes room', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    await operator.declare(codingPlan('coder', { keyPolicy: { maxKeys: 1 } }), apiKey('a', 'coder'))
-    await operator.start()
-    await operator.becomes(operator.ref('ApiKey', 'a'), { Ready: 'True Issued', SecretSynced: 'True NoSecretRequested' })
-    await operator.declare(apiKey('b', 'coder'))
-    await operator.becomes(operator.ref('ApiKey', 'b'), { Ready: 'False PlanKeyLimitReached' })
-    await operator.withdraw(operator.ref('ApiKey', 'a'))
-    await operator.becomes(operator.ref('ApiKey', 'b'), { Ready: 'True Issued' })
   })
 
   t.test('a Secret that someone edits, empties, relabels, disowns or deletes is restored', async (t) => {
@@ -276,42 +182,6 @@ if (kubeconfig !== null) {
     await eventually('the namespace to be gone', async () => ((await operator.api.request('GET', `/api/v1/namespaces/${operator.namespace('acme')}`)).status === 404 ? true : null))
     t.match(await operator.store.keyVersions(version!.keyId), [{ state: 'deleted' }])
     await eventually('the plan to be gone', async () => ((await operator.store.subscription(`${operator.namespace('acme')}/coder`))?.plan === null ? true : null))
-  })
-
-  t.test('of two controllers one leads, and the other takes over when the leader stops', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    await operator.declare(codingPlan('coder'), ci())
-    const first = await operator.start()
-    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
-    const second = await operator.start()
-    await eventually('the second to be ready', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
-    t.equal(first.resources.isLeading(), true)
-    await operator.declare(ci({ state: 'Suspended' }))
-    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeySuspended' })
-    t.equal(second.resources.isLeading(), false)
-    t.equal(second.writes(), 0)
-    await first.close()
-    const stoppedAt = performance.now()
-    await eventually('the second to lead', async () => (second.resources.isLeading() ? true : null))
-    t.comment(`took over after ${Math.round(performance.now() - stoppedAt)} ms`)
-    await operator.declare(ci())
-    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
-    t.match(await second.registry.getSingleMetric('leader_election_master_status')?.get(), { values: [{ labels: { name: 'tollgate' }, value: 1 }] })
-  })
-
-  t.test('a restart with nothing to do writes nothing but its lease', async (t) => {
-    const operator = await openOperator(t, kubeconfig)
-    await operator.declare(codingPlan('coder'), ci(), apiKey('web', 'coder'), apiKey('lost', 'nowhere'))
-    const first = await operator.start()
-    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
-    await operator.becomes(operator.ref('ApiKey', 'web'), { Ready: 'True Issued' })
-    await operator.becomes(operator.ref('ApiKey', 'lost'), { Ready: 'False PlanNotFound' })
-    await eventually('the plan to count both', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === 2 ? true : null))
-    await first.close()
-    const second = await operator.start({ lease: { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 30_000 } })
-    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not the leader/.test(detail)) ? true : null))
-    t.same((second.resources.stats()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is acquired by PUT')
-    t.match(second.resources.stats()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
   })
 
   t.test('requests are counted and timed under the names of client-go, and a watch has no duration', async (t) => {

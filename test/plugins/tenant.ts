@@ -1,5 +1,5 @@
 /** Test fixture: a controller over a real store and a real folder of manifests, with a fake clock, fake timers and injected faults. */
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
@@ -46,8 +46,6 @@ export type Tenant = {
   start(options?: { fate?: Fate; limits?: PlanLimits; election?: Pick<Resources, 'lead' | 'isLeading'> }): Promise<Running>
   secret(name: string): Promise<Record<string, string> | null>
   secretPath(name: string): string
-  /** Copies the Secrets of another installation here. */
-  copySecrets(from: Tenant): Promise<void>
   conditions(running: Running, kind: Ref['kind'], name: string): Promise<Record<string, string>>
   status(running: Running, kind: Ref['kind'], name: string): Promise<PlanStatus | ApiKeyStatus | null>
   /** Advances the clock and runs due timers. */
@@ -137,7 +135,6 @@ export async function openTenant(t: Test): Promise<Tenant> {
       return running
     },
     secretPath,
-    copySecrets: (from) => cp(from.secretPath('..'), secretPath('..'), { recursive: true }),
     secret: (name) => entriesOf(secretPath(name)),
     status,
     conditions: async (running, kind, name) => conditions(await status(running, kind, name)),

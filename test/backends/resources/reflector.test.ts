@@ -4,7 +4,6 @@ import t, { type Test } from 'tap'
 import { openCache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
 import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
-import { openLeader } from '../../../src/backends/resources/kubernetes/leader-election.ts'
 import { COLLECTIONS } from '../../../src/backends/resources/kubernetes/api-objects.ts'
 import { openReflector, type ReflectorOptions } from '../../../src/backends/resources/kubernetes/reflector.ts'
 import { seeded } from '../../contracts/store/acme.ts'
@@ -86,24 +85,6 @@ if (kubeconfig !== null) {
     await eventually('the error to be cleared', async () => (reflector.lastError() === null ? true : null))
     t.equal(reflector.stats().missed, 0)
     t.equal(reflector.stats().lists, 1, 'the watch continues where it broke')
-  })
-
-  t.test('an expired version leads to a list, which reports changes and deletions', async (t) => {
-    const { cluster, proxy, reflector, notified, shows, ref } = await openFixture(t, kubeconfig)
-    await cluster.declare(plan(1), plan(2), plan(3))
-    await reflector.start()
-    await shows('p1 1', 'p2 2', 'p3 3')
-    for (const gone of [{ status: 410, reason: 'Expired' }, { status: 504, reason: 'Timeout' }]) {
-      proxy.fate = (_, path) => (isWatch(path) ? gone : 'passes')
-      proxy.cut()
-      await eventually('it to fail or list', async () => (reflector.stats().lists + reflector.stats().failures > 2 ? true : null))
-    }
-    proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
-    notified.length = 0
-    await cluster.declare(plan(1, 'new'))
-    await cluster.withdraw(ref(2))
-    await shows('p1 new', 'p3 3')
-    t.same([...new Set(notified)].sort(), ['p1', 'p2'], 'unchanged objects are not reported')
   })
 
   t.test('a list that fails between its pages starts again, without any trace of the first try in the cache', async (t) => {
@@ -221,48 +202,6 @@ if (kubeconfig !== null) {
     await reflector.start()
     t.equal(reflector.stats().failures, 0)
     t.match(client.counts().find(({ code }) => code === '429'), { method: 'GET', count: 2 })
-  })
-
-  t.test('a leader that cannot renew stops leading before another begins', async (t) => {
-    const { cluster, proxy, client } = await openFixture(t, kubeconfig)
-    const credentials = await openCredentials(kubeconfig, {})
-    const other = openClient(credentials)
-    const notified: string[] = []
-    const open = (of: typeof client, identity: string, durationMs = 2_000) =>
-      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => notified.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs, renewDeadlineMs: 1_200, retryMs: 200 })
-    const first = open(client, 'first')
-    await eventually('the first to lead', async () => (first.isLeading() ? true : null))
-    const second = open(other, 'second', 60_000)
-    t.teardown(async () => {
-      await first.resign()
-      await second.resign()
-      await credentials.close()
-    })
-    // Cut off, as by a SIGKILL or a broken network.
-    proxy.fate = () => 'cut'
-    proxy.cut()
-    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
-    t.same(notified, ['first leads', 'first stops', 'second leads'])
-    proxy.fate = () => 'passes'
-    const resignedAt = performance.now()
-    await second.resign()
-    await eventually('the first to lead again', async () => (first.isLeading() ? true : null))
-    t.ok(performance.now() - resignedAt < 30_000, 'a released lease of a minute is taken at once')
-  })
-
-  t.test('a lease expires when it was not renewed for its duration, whatever its timestamps', async (t) => {
-    const { cluster, client, scope } = await openFixture(t, kubeconfig)
-    const leases = `/apis/coordination.k8s.io/v1/namespaces/${scope}/leases`
-    for (const [name, renewTime] of [['ahead', '2099-01-01T00:00:00.000000Z'], ['behind', '2001-01-01T00:00:00.000000Z']] as const) {
-      const spec = { holderIdentity: 'ghost', leaseDurationSeconds: 1, renewTime, acquireTime: renewTime, leaseTransitions: 3 }
-      t.equal((await cluster.api.request('POST', leases, { metadata: { name }, spec })).status, 201)
-      const openedAt = performance.now()
-      const leader = openLeader({ client, namespace: scope, name, identity: 'us', changed: () => {}, log: quiet, durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 50 })
-      t.teardown(() => leader.resign())
-      await eventually('us to lead', async () => (leader.isLeading() ? true : null))
-      t.ok(performance.now() - openedAt >= 1_000, 'and not before')
-      t.match((await cluster.api.request('GET', `${leases}/${name}`)).body.spec, { holderIdentity: 'us', leaseTransitions: 4 })
-    }
   })
 }
 
