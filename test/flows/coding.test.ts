@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
 import { eventually } from './eventually.ts'
-import { apiKey, codingPlan, declare, withdraw } from './manifests.ts'
+import { apiKey, codingPlan, declare } from './manifests.ts'
 import { PROGRAM, REPOSITORY, startProcess, type Exit, type Program } from './program.ts'
 import { run } from './run.ts'
 import { SIDES, SIDE_TIMEOUT_MS, type Side, type Start } from './sides.ts'
@@ -93,74 +93,9 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal((await used(program, key)).weekly, before.weekly + tokens + streamed)
   })
 
-  t.test('a response is answered as JSON and as a stream of ordered events', async (t) => {
-    const key = await program.key('first-key')
-    const whole = await answer(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello' }))
-    t.match(whole, { status: 200, body: { object: 'response', status: 'completed', model: 'svc-code', output: [{ type: 'message', role: 'assistant' }], usage: { total_tokens: Number } } })
-
-    const seen = await all(events(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello', stream: true })))
-    for (const { event, data } of seen) t.equal(event, at(data, 'type'))
-    t.same(seen.map(({ data }) => at(data, 'sequence_number')), seen.map((_, index) => index))
-    const types = seen.map(({ event }) => event)
-    t.same([...new Set(types)], [
-      'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
-      'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
-    ])
-    const text = seen.filter(({ event }) => event === 'response.output_text.delta').map(({ data }) => at(data, 'delta')).join('')
-    t.equal(at(seen.at(-1)?.data, 'response', 'output', 0, 'content', 0, 'text'), text)
-    t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
-  })
-
-  t.test('a message is answered as JSON and as a stream, and both are charged', async (t) => {
-    const key = await program.key('first-key')
-    const before = await used(program, key)
-    const ask = (stream: boolean) => post(program, key, '/v1/messages?beta=true', { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream })
-    const whole = await answer(await ask(false))
-    t.match(whole, { status: 200, body: { type: 'message', model: 'svc-code', stop_reason: 'end_turn', content: [{ type: 'text' }] } })
-    const tokensOf = (usage: unknown) => ['input_tokens', 'cache_read_input_tokens', 'output_tokens'].reduce((sum, name) => sum + Number(at(usage, name)), 0)
-    const tokens = tokensOf(at(whole.body, 'usage'))
-    t.equal((await used(program, key)).session, before.session + tokens)
-    const seen = await all(events(await ask(true)))
-    t.same([...new Set(seen.map(({ event }) => event))], ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'])
-    t.equal(seen.map(({ data }) => at(data, 'delta', 'text') ?? '').join(''), at(whole.body, 'content', 0, 'text'))
-    t.equal((await used(program, key)).session, before.session + tokens + tokensOf(at(seen.at(-2)?.data, 'usage')))
-  })
-
-  t.test('the list of models has one model, and any other is not found', async (t) => {
-    const key = await program.key('first-key')
-    t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
-    t.match(await get(program, key, '/v1/models/svc-code'), { status: 200 })
-    t.match(await get(program, key, '/v1/models/other'), { status: 404, body: { error: { code: 'model_not_found' } } })
-    t.match(await answer(await post(program, key, '/v1/chat/completions', { model: 'other', messages: MESSAGES })), { status: 404, body: { error: { code: 'model_not_found' } } })
-  })
-
   t.test('every endpoint refuses an invalid key', async (t) => {
     t.match(await answer(await fetch(`${program.url}/v1/models`)), { status: 401, body: { error: { code: 'invalid_api_key' } } })
     t.match(await chat(program, 'svc_live_wrong'), { status: 401, body: { error: { code: 'invalid_api_key' } } })
-  })
-
-  t.test('a full session window is refused with its reset time', async (t) => {
-    const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
-    t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
-    const refused = await answers(() => chat(program, key), 429)
-    const body = { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } }
-    t.match(refused.body, body)
-    t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
-    const wires: [string, object, object][] = [
-      ['chat/completions', { messages: MESSAGES }, body],
-      ['responses', { input: 'Hello' }, body],
-      ['responses/compact', { input: 'Hello' }, body],
-      ['messages', { max_tokens: 10, messages: MESSAGES }, { type: 'error', error: { type: 'rate_limit_error', message: /token window is used up\. It resets at \d{4}-/ } }],
-    ]
-    for (const [path, more, refusal] of wires) {
-      for (const stream of [false, true]) {
-        const got = await answer(await post(program, key, `/v1/${path}`, { model: 'svc-code', stream, ...more }))
-        t.match(got, { status: 429, body: refusal }, path)
-        t.equal(got.headers.get('x-should-retry'), 'false')
-        t.match(got.headers.get('retry-after'), /^\d+$/)
-        t.equal(got.headers.get('x-ratelimit-remaining-tokens'), '0')
-      }
-    }
   })
 
   t.test('a Coding plan unlocks the Coding Plan API key and the usage view only while it is active', async (t) => {
@@ -176,63 +111,9 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     await sell('Suspended')
     await eventually('the Secret to go', async () => ((await program.keyNow('sold-key')) === null ? true : null))
     await answers(() => chat(program, key), 403, 'plan_inactive')
-  })
-
-  t.test('suspending a plan refuses its keys at the next request, and activating it enables the same key again', async (t) => {
-    const key = await issue(shared, program, 'paused')
-    t.equal((await chat(program, key)).status, 200)
-    await declare(shared, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
-    await answers(() => chat(program, key), 403, 'plan_inactive')
-    await eventually('the Secret to go', async () => ((await program.keyNow('paused-key')) === null ? true : null))
-    await declare(shared, 'paused', codingPlan('paused', { state: 'Active' }), apiKey('paused-key', 'paused'))
+    await sell('Active')
     await answers(() => chat(program, key), 200)
-    t.equal(await program.key('paused-key'), key)
-  })
-
-  t.test('a rotation mints a new key, and the old one keeps working beside it', async (t) => {
-    const old = await issue(shared, program, 'rotated')
-    await declare(shared, 'rotated', codingPlan('rotated'), apiKey('rotated-key', 'rotated', { rotationRevision: 1 }))
-    const fresh = await eventually('another key in the Secret', async () => {
-      const now = await program.keyNow('rotated-key')
-      return now !== null && now !== old ? now : null
-    })
-    await answers(() => chat(program, fresh), 200)
-    t.equal((await chat(program, old)).status, 200)
-    t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
-  })
-
-  t.test('a deleted key is unknown and its Secret is removed', async (t) => {
-    const key = await issue(shared, program, 'deleted')
-    t.equal((await chat(program, key)).status, 200)
-    await declare(shared, 'deleted', codingPlan('deleted'))
-    await answers(() => chat(program, key), 401, 'invalid_api_key')
-    await eventually('the Secret to go', async () => ((await program.keyNow('deleted-key')) === null ? true : null))
-  })
-
-  t.test('deleting a plan and declaring it again refills no window', async (t) => {
-    const key = await issue(shared, program, 'again')
-    t.equal((await chat(program, key)).status, 200)
-    const before = await used(program, key)
-    t.ok(before.session > 0)
-    await withdraw(shared, 'again')
-    await answers(() => get(program, key, '/v1/usage'), 401)
-    const fresh = await issue(shared, program, 'again')
-    t.same(await used(program, fresh), before)
-  })
-
-  t.test('a manifest that is invalid YAML, or violates a rule, changes nothing', async (t) => {
-    const key = await issue(shared, program, 'broken')
-    const file = join(shared, 'plans', 'broken.yaml')
-    const refusals = () => program.log.filter((line) => line.includes('broken')).length
-    for (const text of ['kind: Plan\n  metadata: [', JSON.stringify(codingPlan('broken', { state: 'Sleeping' }))]) {
-      const before = refusals()
-      await writeFile(file, text)
-      await eventually('the log to name the file', async () => (refusals() > before ? true : null))
-      t.equal((await chat(program, key)).status, 200)
-      t.equal(await program.keyNow('broken-key'), key)
-    }
-    await declare(shared, 'broken', codingPlan('broken', { state: 'Suspended' }), apiKey('broken-key', 'broken'))
-    await answers(() => chat(program, key), 403, 'plan_inactive')
+    t.equal(await program.key('sold-key'), key, 'the same key works again')
   })
 
   t.test('rewriting a manifest in place never revokes a key, not even for a moment', async (t) => {
@@ -279,8 +160,8 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
   }
 
-  async function openStream(slow: Program, key: string, signal?: AbortSignal): Promise<AsyncGenerator<Event>> {
-    const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }, signal))
+  async function openStream(slow: Program, key: string): Promise<AsyncGenerator<Event>> {
+    const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }))
     const { value } = await stream.next()
     if (at(value?.data, 'choices', 0, 'delta', 'content') !== 'Hello') throw new Error(`the stream began with ${JSON.stringify(value)}`)
     return stream
@@ -328,29 +209,6 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.same([next.statusCode, next.headers.connection], [200, 'close'], 'on the connection of the stream')
     next.resume()
     t.same(await exitOf(exit), { code: 0, signal: null })
-  })
-
-  t.test('a second SIGTERM does not wait for the stream', async (t) => {
-    const { slow, key } = await startSlow(t)
-    const stream = await openStream(slow, key)
-    void slow.stop()
-    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
-    // Within half a second it would be the first one, repeated.
-    await pause(600)
-    await exitOf(slow.stop())
-    await t.rejects(all(stream))
-  })
-
-  t.test('a client that disconnects during a stream is charged for what was streamed, and its reservation ends', async (t) => {
-    const { slow, key } = await startSlow(t)
-    const leaving = new AbortController()
-    await openStream(slow, key, leaving.signal)
-    const reserved = async () => Number(at((await get(slow, key, '/v1/usage')).body, 'session', 'reserved'))
-    t.ok((await reserved()) > 0)
-    leaving.abort()
-    await eventually('the reservation to end', async () => ((await reserved()) === 0 ? true : null))
-    const { session } = await used(slow, key)
-    t.ok(session > 0 && session < 100, `${session} tokens`)
   })
 }
 

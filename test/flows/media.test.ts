@@ -103,23 +103,6 @@ async function flows(t: Test, start: Start): Promise<void> {
     t.match(await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url: 'http://169.254.169.254/' }), { status: 400, body: { error: { code: 'url_not_allowed' } } })
   })
 
-  t.test('concurrent creations never exceed the balance', async (t) => {
-    const key = await program.key('small-key')
-    const answers = await Promise.all(Array.from({ length: 10 }, () => create(program, key)))
-    const accepted = answers.filter(({ status }) => status === 202)
-    t.equal(accepted.length, 2, 'two at 0.04 of 0.10')
-    for (const { status, body } of answers) if (status !== 202) t.match({ status, body }, { status: 402, body: { error: { code: 'insufficient_balance' } } })
-    for (const { body } of accepted) t.match(await ended(program, key, body), { status: 'completed' })
-  })
-
-  t.test('a request with the same Idempotency-Key is the same task', async (t) => {
-    const key = await program.key('studio-key')
-    const order = () => fetch(`${program.url}/api/v1/generations`, { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'order-1' }, body: JSON.stringify(IMAGE) })
-    const [first, ...others] = await Promise.all((await Promise.all([order(), order(), order()])).map(answer))
-    for (const { body } of others) t.equal(at(body, 'id'), at(first?.body, 'id'))
-    await ended(program, key, first?.body)
-  })
-
   t.test('tasks accepted before all processes are killed are made afterwards, and charged once', async (t) => {
     const key = await program.key('studio-key')
     const before = await get(program, key, '/api/v1/usage')

@@ -58,14 +58,14 @@ const RICH: Record<Wire, object> = {
   messages: messageAnswer([{ ...THINKING, vendor: VENDOR }, { type: 'redacted_thinking', data: VENDOR }, { type: 'text', text: 'a' }, { ...TOOL_USE, vendor: VENDOR }], 'tool_use'),
 }
 
-/** Runs `check` for each combination. */
-function combinations(name: string, check: (t: Test, client: Wire, upstream: Wire) => Promise<void>): void {
-  t.test(name, async (t) => {
+/** A test that runs `check` for each combination. */
+function combinations(check: (t: Test, client: Wire, upstream: Wire) => Promise<void>): (t: Test) => Promise<void> {
+  return async (t) => {
     for (const combination of COMBINATIONS) await t.test(combination.name, (t) => check(t, combination.client, combination.upstream))
-  })
+  }
 }
 
-combinations('no byte of an answer names the vendor', async (t, client, wire) => {
+t.test('no byte of an answer names the vendor, on any wire, whole or streamed, also in errors', combinations(async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { wire, breaker: { failures: 1000 } })
   const scripts: [string, Script, boolean][] = [
     ['JSON', (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi'), HEADERS), false],
@@ -83,9 +83,9 @@ combinations('no byte of an answer names the vendor', async (t, client, wire) =>
     t.notOk((got.text + JSON.stringify(got.headers)).toLowerCase().includes(VENDOR), name)
     t.ok(got.text.length > 50, `${name} has an answer`)
   }
-})
+}))
 
-combinations('reported usage is charged, else an estimate that the client sees', async (t, client, wire) => {
+t.test('reported usage is charged, else an estimate that the client sees', combinations(async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { wire })
   const ask = (streamed: boolean) => call(client, gateway, { stream: streamed, ...(client === 'chat' && streamed ? { stream_options: { include_usage: true } } : {}) })
   const usageOf = ({ text, body }: TestResponse) => {
@@ -104,9 +104,9 @@ combinations('reported usage is charged, else an estimate that the client sees',
     t.match(settled, { usage: { output: 3 }, estimated: true })
     t.same(seen, [settled!.usage.input, settled!.usage.output])
   }
-})
+}))
 
-combinations('a stream that breaks ends with the failure of the client\'s wire, is not retried, and charges what was streamed', async (t, client, wire) => {
+t.test('a stream that breaks ends with the failure of the client\'s wire, is not retried, and charges what was streamed', combinations(async (t, client, wire) => {
   let finish = (_end: string) => {}
   const { upstream, gateway } = await setUp(
     t,
@@ -130,9 +130,9 @@ combinations('a stream that breaks ends with the failure of the client\'s wire, 
     t.equal(upstream.requests.length, before + 1)
     t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
   }
-})
+}))
 
-combinations('a client disconnect aborts the upstream and charges what was streamed', async (t, client, wire) => {
+t.test('a client disconnect aborts the upstream and charges what was streamed', combinations(async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...BEGIN[wire]), {}, { wire })
   const answer = await startStream(gateway, PATH[client], { ...BODY[client], stream: true })
   let seen = ''
@@ -141,17 +141,18 @@ combinations('a client disconnect aborts the upstream and charges what was strea
   answer.destroy()
   await aborted
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
-})
+}))
 
-combinations('a stream that outgrows its reservation extends it', async (t, client, wire) => {
+t.test('a stream that outgrows its reservation extends it', combinations(async (t, client, wire) => {
   const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
   const { gateway } = await setUp(t, streams(...STREAM[wire](...words.map((word) => `${word} `))), { admitted: { reserved: 100 } }, { wire })
   const { text } = await call(client, gateway, { stream: true })
   t.match(text, /(?:\[DONE\]|"type":"message_stop"\}|event: response\.completed\n.*)\n\n$/)
   t.ok(gateway.ensured.length > 0 && gateway.ensured.length < 15, `${gateway.ensured.length} extensions`)
-})
+  t.ok(gateway.ensured.every((tokens, n) => n === 0 || tokens >= gateway.ensured[n - 1]!))
+}))
 
-combinations('the lower of the client\'s and the plan\'s limit of tokens is sent', async (t, client, wire) => {
+t.test('the lower of the client\'s and the plan\'s limit of tokens is sent', combinations(async (t, client, wire) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi')), {}, { wire })
   const limit = (tokens: number) => ({ [client === 'responses' ? 'max_output_tokens' : 'max_tokens']: tokens })
   for (const [more, sent] of [[{}, 4096], [limit(9000), 4096], [limit(10), 10]] as const) {
@@ -159,7 +160,7 @@ combinations('the lower of the client\'s and the plan\'s limit of tokens is sent
     const { max_tokens: older, max_completion_tokens: chatLimit, max_output_tokens: responsesLimit } = upstream.requests.at(-1)!.body
     t.equal(older ?? chatLimit ?? responsesLimit, sent)
   }
-})
+}))
 
 t.test('a stop sequence at a Responses upstream ends the answer, cuts the upstream off, and charges what it sent', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...responsesStream('one two', ' three STO', 'P four').slice(0, 8)), {}, { wire: 'responses' })

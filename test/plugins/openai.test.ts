@@ -2,7 +2,7 @@
 import t from 'tap'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { respond, streams, type Script } from '../fakes/upstream.ts'
-import { chunk, completion, delta, DONE, event, message, response, RESPONSE_USAGE, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
+import { chunk, completion, delta, DONE, event, message, response, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
 import { chat, dataOf, MESSAGES, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
 import { KEY, setUp } from './vendor.ts'
 
@@ -57,52 +57,6 @@ t.test('maxTokensField names the member of the token limit', async (t) => {
   t.equal(upstream.requests[1]!.body['max_tokens'], Math.floor(4096 / 3), 'the limit of the plan covers all choices together')
 })
 
-t.test('no byte of an answer names the vendor, on either wire, whole or streamed, also in errors', async (t) => {
-  const { upstream, gateway } = await setUp(t, () => {})
-  const vendorHeaders = { 'x-request-id': VENDOR, 'openai-organization': VENDOR, server: VENDOR, 'x-ratelimit-remaining-tokens': VENDOR }
-  const tool = { id: `${VENDOR}:0`, type: 'function', function: { name: 'f', arguments: '{}', [VENDOR]: 1 }, vendor: VENDOR }
-  const scripts: [string, Script, () => Promise<{ text: string; status: number; headers: Record<string, string> }>][] = [
-    ['chat', (answer) => respond(answer, 200, completion('hi'), vendorHeaders), () => chat(gateway)],
-    [
-      'chat with tools',
-      (answer) =>
-        respond(answer, 200, completion('', { choices: [{ message: { content: null, tool_calls: [tool] }, finish_reason: VENDOR }] })),
-      () => chat(gateway),
-    ],
-    ['chat stream', streams(...chatStream('a', 'b', 'c')), () => chat(gateway, { stream: true })],
-    [
-      'response',
-      (answer) => respond(answer, 200, response('completed', [message('hi'), { ...tool, type: 'function_call', call_id: `${VENDOR}#1` }])),
-      () => responses(gateway),
-    ],
-    ['response stream', streams(...responsesStream('a', 'b', 'c')), () => responses(gateway, { stream: true })],
-    [
-      'error 400',
-      (answer) =>
-        respond(answer, 400, { error: { message: `${VENDOR} says no`, type: VENDOR, code: VENDOR, param: VENDOR } }, vendorHeaders),
-      () => chat(gateway),
-    ],
-    ['error 500', (answer) => respond(answer, 500, { error: VENDOR }, vendorHeaders), () => chat(gateway, { stream: true })],
-    ['not JSON', (answer) => void answer.end(VENDOR), () => chat(gateway)],
-    [
-      'broken stream',
-      streams(...chatStream('a').slice(0, 3), `data: {"error":{"message":"${VENDOR}"}}\n\n`),
-      () => chat(gateway, { stream: true }),
-    ],
-    [
-      'broken response',
-      streams(...responsesStream('a').slice(0, 6), `event: error\ndata: {"type":"error","message":"${VENDOR}"}\n\n`),
-      () => responses(gateway, { stream: true }),
-    ],
-  ]
-  for (const [name, script, call] of scripts) {
-    upstream.respondWith(script)
-    const got = await call()
-    t.notOk(raw(got).toLowerCase().includes(VENDOR), name)
-    t.ok(got.text.length > 50, `${name} has an answer`)
-  }
-})
-
 t.test('ids are encrypted for clients and decrypted for the upstream', async (t) => {
   const calls = [{ id: 'functions.read:0', type: 'function', function: { name: 'read', arguments: '{}' } }]
   const { upstream, gateway } = await setUp(t, (answer) =>
@@ -140,27 +94,14 @@ t.test('ids are encrypted for clients and decrypted for the upstream', async (t)
   ])
 })
 
-t.test('reported usage is charged; without it output is counted as estimated', async (t) => {
-  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
-  await chat(gateway)
-  t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
-  upstream.respondWith((answer) => respond(answer, 200, response('completed', [message('hi')])))
-  await responses(gateway)
-  t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
-  upstream.respondWith(streams(...responsesStream('hi')))
-  await responses(gateway, { stream: true })
-  t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: RESPONSE_USAGE.output_tokens }, estimated: false })
-
+t.test('a prompt is estimated by its bytes, and an invalid usage is not charged', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
   const bytes = promptBytes('chat', { messages: MESSAGES }, new Set())
-  upstream.respondWith((answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
   await chat(gateway)
   t.same(await gateway.settled(), { usage: { input: Math.ceil((bytes * 300) / 1000), cachedInput: 0, output: 4 }, estimated: true })
-  upstream.respondWith(streams(chunk([delta({ content: 'one two' })]), chunk([delta({ content: ' three four' })]), DONE))
-  await chat(gateway, { stream: true })
-  t.match(await gateway.settled(), { usage: { output: 4 }, estimated: true })
   upstream.respondWith((answer) => respond(answer, 200, completion('hi', { usage: { prompt_tokens: -5, completion_tokens: 1e300 } })))
   await chat(gateway)
-  t.match(await gateway.settled(), { estimated: true }, 'an invalid usage is not charged')
+  t.match(await gateway.settled(), { estimated: true })
 })
 
 t.test('a metric compares the estimates with the usage that upstreams report', async (t) => {
@@ -271,18 +212,6 @@ t.test('any other upstream error is a 503 server_overloaded for the client', asy
       }
     }
   }
-})
-
-t.test('an upstream of the other wire answers both endpoints, and what its wire cannot express is refused and not charged', async (t) => {
-  const { gateway: overChat, upstream } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { wire: 'chat' })
-  t.match(await responses(overChat), { status: 200, body: { object: 'response', output: [{ content: [{ text: 'hi' }] }] } })
-  t.equal(upstream.requests[0]!.path, '/v1/chat/completions')
-  t.match(await overChat.settled(), { usage: { input: 20, output: 5 }, estimated: false })
-  const { gateway: overResponses } = await setUp(t, (answer) => respond(answer, 200, response('completed', [message('hi')])), {}, { wire: 'responses' })
-  t.match(await chat(overResponses), { status: 200, body: { object: 'chat.completion', choices: [{ message: { content: 'hi' } }] } })
-  t.match(await overResponses.settled(), { usage: { input: 20, output: 5 }, estimated: false })
-  t.match(await chat(overResponses, { n: 2, max_tokens: 10 }), { status: 400, body: { error: { code: 'unsupported_parameter', param: 'n' } } })
-  t.equal(await overResponses.settled(), null)
 })
 
 t.test('a hostile body is refused or passed unchanged, and never crashes the process', async (t) => {
