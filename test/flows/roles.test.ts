@@ -96,45 +96,6 @@ t.test('a role that waits for its store is alive and not ready, reports the wait
   for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)
 })
 
-t.test('while the store is unreachable or silent a gateway stays ready and answers 503 with Retry-After, and requests succeed again afterwards', async (t) => {
-  const store = await ownMongodb(t)
-  const { site, folder } = (store && (await siteFor(t, store.url))) ?? {}
-  if (!store || !site || !folder) return
-  const program = await startFor(t, site, folder, ['controller', 'gateway'])
-  const key = await program.key('coding')
-  t.equal((await chat(program, key)).status, 200)
-  for (const [away, back] of [[store.kill, store.start], [store.freeze, async () => store.thaw()]] as const) {
-    await away()
-    const refused = await chat(program, key)
-    t.match(refused, { status: 503, body: { error: { code: 'unavailable' } } })
-    t.ok(Number(refused.headers.get('retry-after')) > 0)
-    const { status, check } = await readiness(program.opsUrl)
-    t.equal(status, 200, 'the gateway stays in its Service')
-    t.match(check('store'), { ok: true, degraded: true })
-    t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
-    t.match(await (await fetch(`${program.opsUrl}/metrics`)).text(), /^tollgate_check_ok\{check="store"\} 0$/m)
-    await back()
-    await eventually('service', async () => ((await chat(program, key)).status === 200 ? true : null))
-    await eventually('readiness', async () => (at((await readiness(program.opsUrl)).readyz, 'status') === 'ready' ? true : null))
-  }
-})
-
-t.test('without Kafka a gateway is ready and degraded, and its tasks still run', async (t) => {
-  const { site, folder } = (await siteFor(t)) ?? {}
-  if (!site || !folder) return
-  // Nothing listens on that port.
-  const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], { BROKER_URL: 'kafka://127.0.0.1:1' })
-  const degraded = await eventually('the outage to be noticed', async () => {
-    const seen = await readiness(program.opsUrl)
-    return at(seen.readyz, 'status') === 'degraded' ? seen : null
-  })
-  t.equal(degraded.status, 200)
-  t.match(degraded.check('broker'), { ok: true, degraded: true })
-  t.match(await (await fetch(`${program.opsUrl}/metrics`)).text(), /^tollgate_check_ok\{check="broker"\} 0$/m)
-  const key = await program.key('media')
-  await reaches(program, key, await create(program, key, IMAGE), 'completed')
-})
-
 t.test('a stopped worker hands its task back without using an attempt, and the next one runs it', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return

@@ -5,9 +5,8 @@ import { VALID } from '../contracts/operations/bodies.ts'
 import { IMAGE, openSources } from '../contracts/operations/sources.ts'
 import { operationPromises, type Surface } from '../contracts/operations.ts'
 import { runContract } from '../contracts/run-contract.ts'
-import { openReceiver, verifies } from '../fakes/receiver.ts'
 import { MEDIA } from './gateway.ts'
-import { isFinal, openStudio } from './studio.ts'
+import { openStudio } from './studio.ts'
 
 const rest: Surface = {
   create: async (studio, body, key) => (await studio.operate(body, key === undefined ? {} : { 'idempotency-key': key })).json(),
@@ -81,25 +80,6 @@ t.test('of sources elsewhere, max_cost is held in place of the maximum of the ro
   t.match(await made({ ...VALID.upscale(urls), max_cost: '0.000001' }), { status: 'failed', error: { code: 'result_too_large', details: { source: '/media_url' } } })
   t.match(await made({ operation: 'merge', media_urls: [urls.song, urls.song], max_cost: '0' }), { status: 402 }, 'nothing pays for nothing')
   t.match(await made({ ...VALID.background_remove(urls), max_cost: '0.01' }), { status: 402, required: '0.0200' }, 'a price that no source decides')
-})
-
-t.test('Prefer: wait holds the answer to the end of an operation, which is announced by a signed webhook', async (t) => {
-  const studio = await openStudio(t)
-  const { urls } = await openSources(t)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
-  const done = await studio.operate({ ...VALID.upscale(urls), webhook_url: receiver.url }, { prefer: 'wait=30' })
-  t.same([done.statusCode, done.headers['preference-applied'], done.json().status], [200, 'wait=30', 'completed'])
-  const [delivered] = await receiver.arrived(1)
-  t.match(delivered?.headers, { 'x-svc-event': 'task.completed' })
-  t.ok(delivered && (await verifies(delivered, studio.raw)))
-  t.match(JSON.parse(String(delivered?.rawBody)), { event: 'task.completed', data: { task_id: done.json().id, status: 'completed', result: { image_url: String }, estimated_cost: '0.1600', actual_cost: '0.0200' } })
-
-  studio.engine.next({ fail: 'provider_rejected', retryable: false })
-  const { id } = (await studio.operate({ ...VALID.upscale(urls), webhook_url: receiver.url })).json()
-  await studio.until(id, isFinal, 'operations')
-  const events = (await receiver.arrived(3)).map(({ rawBody }) => JSON.parse(String(rawBody)))
-  t.match(events.slice(1), [{ event: 'task.failed', data: { task_id: id, error: { code: 'provider_rejected' } } }, { event: 'task.refunded', data: { task_id: id, refund_amount: '0.1600' } }])
 })
 
 t.test('an inactive plan goes before every fault of the body, and a price of the plan before that of the service', async (t) => {

@@ -24,8 +24,3 @@ export function setTheme(chosen: Theme): void {
   else localStorage.setItem(KEY, chosen)
   applyTheme()
 }
-
-/** Whether the page is dark now, for what is drawn on a canvas. */
-export function isDark(): boolean {
-  return theme.value === 'system' ? matchMedia('(prefers-color-scheme: dark)').matches : theme.value === 'dark'
-}

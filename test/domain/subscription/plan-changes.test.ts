@@ -160,15 +160,6 @@ t.test('an edit of the window tokens holds at once, and one of the session lengt
   t.match(s.coding().session, { start: T0 + 7 * HOUR, end: T0 + 8 * HOUR })
 })
 
-t.test('a lowered rate clamps the debt to its own burst, and a raised one holds at once', async (t) => {
-  const at = (requestsPerMinute: number, generation: number) => mediaPlan({}, { terms: { ...mediaPlan().terms, requestsPerMinute }, plan: { uid: 'plan-1', createdAt: T0, generation } })
-  const s = subject('acme/studio', at(1, 1))
-  for (let n = 0; n < 10; n++) t.match(s.hold(`a${n}`, 1), { outcome: 'held' })
-  t.match(s.hold('b', 1), { outcome: 'rate' })
-  s.run(at(600, 2))
-  t.match(s.hold('b', 1, T0 + 100), { outcome: 'held' })
-})
-
 t.test('periods and weeks count from the first activation: suspending, resuming and a verdict of limits move nothing', async (t) => {
   for (const [apply, startOf] of [
     [mediaPlan, (s: Subscription) => s.media?.period.start],
