@@ -7,7 +7,7 @@ import { png } from '../backends/engines/media-samples.ts'
 import { SIGNATURE } from '../fakes/messages-wire.ts'
 import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
 import { VENDOR } from '../fakes/upstream-wire.ts'
-import { need } from '../servers/client.ts'
+import { need, noneInstalled } from '../servers/client.ts'
 import { used } from './calls.ts'
 import { AGENTS, type Agent } from './coding-agents.ts'
 import { startOverOneWire } from './one-wire-program.ts'
@@ -54,6 +54,7 @@ function taskOf(agent: Agent, work: string): Task {
 t.setTimeout(SIDE_TIMEOUT_MS)
 for (const wire of WIRES) {
   t.test(`agents over an upstream that speaks ${wire} alone`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+    if (noneInstalled(t, Object.values(AGENTS).map(({ server }) => server))) return
     const upstream = await openUpstream()
     const { folder, program } = await startOverOneWire(t, upstream, wire)
     for (const [name, agent] of Object.entries(AGENTS)) {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
-import { need } from '../servers/client.ts'
+import { need, noneInstalled } from '../servers/client.ts'
 import { get } from './calls.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
 import { REPOSITORY, start, type Program } from './program.ts'
@@ -34,6 +34,7 @@ async function madeOne(t: Test, agents: Agents, before: object[]): Promise<void>
 }
 
 t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
+  if (noneInstalled(t, ['codex', 'opencode', 'qwen-code', 'openai-agents-node'])) return
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   await declare(folder, 'plans', codingPlan('team'), apiKey('team-key', 'team'), mediaPlan('studio'), apiKey('studio-key', 'studio'))
   const program = await start({ folder })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
-import { need } from '../servers/client.ts'
+import { need, noneInstalled } from '../servers/client.ts'
 import { at, used } from './calls.ts'
 import { codex, codexConfig } from './codex.ts'
 import { eventually } from './eventually.ts'
@@ -19,6 +19,7 @@ for (const side of SIDES) {
   // Translation does not depend on the side.
   for (const wire of side.name === 'embedded' ? ['both', 'chat', 'responses', 'messages'] : ['both']) {
     t.test(`${side.name}, upstream wire ${wire}: clients`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+      if (noneInstalled(t, ['openai-node', 'openai-python', 'codex'])) return
       const start = await side.open(t)
       if (start) await clients(t, start, wire)
     })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { WIRES } from '../../src/upstream/wires/wire.ts'
 import { openUpstream, respond, stream } from '../fakes/upstream.ts'
-import { need } from '../servers/client.ts'
+import { need, noneInstalled } from '../servers/client.ts'
 import { answer, post, used } from './calls.ts'
 import { AGENTS } from './coding-agents.ts'
 import { eventually } from './eventually.ts'
@@ -54,6 +54,7 @@ async function filled(t: Test, program: Program, name: string): Promise<string> 
 t.setTimeout(1_200_000)
 for (const wire of WIRES) {
   t.test(`over an upstream that speaks ${wire}`, { timeout: 1_200_000 }, async (t) => {
+    if (noneInstalled(t, ROWS.map(([, { server }]) => server))) return
     const talks = saying(wire, 'All done.')
     const upstream = await openUpstream(talks)
     const { folder, program } = await startOverOneWire(t, upstream, wire, { retry: { attempts: 1 }, breaker: { failures: 1000 } })

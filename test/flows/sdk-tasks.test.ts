@@ -6,7 +6,7 @@ import { WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
 import { SIGNATURE } from '../fakes/messages-wire.ts'
 import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
 import { VENDOR } from '../fakes/upstream-wire.ts'
-import { need } from '../servers/client.ts'
+import { need, noneInstalled } from '../servers/client.ts'
 import { used } from './calls.ts'
 import { MESSAGES_CLIENTS, type MessagesClient } from './messages-clients.ts'
 import { startOverOneWire } from './one-wire-program.ts'
@@ -76,6 +76,7 @@ const FRAMEWORKS: Record<string, Framework> = {
 
 for (const wire of WIRES) {
   t.test(`frameworks over an upstream that speaks ${wire} alone`, { timeout: 300_000 }, async (t) => {
+    if (noneInstalled(t, [...Object.values(FRAMEWORKS), ...Object.values(MESSAGES_CLIENTS)].map(({ server }) => server))) return
     const upstream = await openUpstream()
     const { folder, program } = await startOverOneWire(t, upstream, wire)
     const setting = { folder, program, upstream, wire }

@@ -29,6 +29,11 @@ export function missing(t: Test, names: string[]): boolean {
   return lacking !== ''
 }
 
+/** True if none of the entries is installed. The suite is then skipped, as by `skip`, before it starts what they would call. */
+export function noneInstalled(t: Test, names: string[]): boolean {
+  return names.every((name) => client(name) === null) && missing(t, names)
+}
+
 /** The path of an entry's program; null, with the suite skipped, as by `missing`. */
 export function need(t: Test, name: string): string | null {
   return missing(t, [name]) ? null : client(name)
