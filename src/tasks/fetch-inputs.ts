@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
+import { Unavailable } from '../domain/errors.ts'
 import { costOf, type Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
@@ -77,8 +78,7 @@ export async function openInputs(
     if ('outcome' in file) return file
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
-    // To the end of its first picture, behind which a second one may follow.
-    const info = file.size === 0 ? null : await infoOf(context.files, file, Infinity)
+    const info = file.size === 0 ? null : await headerOf(file)
     if (!info || !takes(task.kind, source.role, info.contentType))
       return failed(
         'unsupported_input',
@@ -96,6 +96,16 @@ export async function openInputs(
     // The headers of all others were held.
     const isElsewhere = typeof source.from === 'string' && context.linkedFile(source.from) === null
     return fault ?? (isElsewhere ? aboveHold(source, info, task, route.max) : null)
+  }
+
+  /** To the end of its first picture, behind which a second one may follow, in the time that fetching it may take. */
+  async function headerOf(file: FileFacts): Promise<MediaInfo | null> {
+    const deadline = AbortSignal.timeout(context.inputTimeoutMs)
+    const reading = { most: Infinity, signal: AbortSignal.any([signal, deadline]) }
+    return infoOf(context.files, file, reading).catch((error: unknown) => {
+      signal.throwIfAborted()
+      throw deadline.aborted ? new Unavailable('files', error) : error
+    })
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */

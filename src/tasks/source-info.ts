@@ -1,6 +1,8 @@
 /** What the sources of an operation are, by the headers of those that are here: results, uploads and data: URLs. */
+import { addAbortSignal } from 'node:stream'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
+import { counterFor } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
 import type { Upload } from './source-urls.ts'
@@ -16,21 +18,59 @@ export async function openFile(files: Files, id: string, range?: { start: number
   return file
 }
 
-/** Type, size and length of a stored file by its header, which may lie in `most` places; null for what is no media. Throws `Unavailable`. */
-export async function infoOf(files: Files, { id, size }: FileFacts, most = PIECES_MAX): Promise<MediaInfo | null> {
-  const piece = async (start: number): Promise<Buffer> => {
-    const { stream } = await openFile(files, id, { start, end: Math.min(size, start + PREFIX_BYTES) - 1 })
-    return Buffer.concat(await stream.toArray())
+/** `most`: in how many places a header may lie. `signal` ends reading. */
+export type Reading = { most?: number; signal?: AbortSignal }
+
+/**
+ * Type, size and length of a stored file by its header; a length that the header does not tell is counted. Null for what is no media. Throws
+ * `Unavailable`, and once `signal` is aborted.
+ */
+export async function infoOf(
+  files: Files,
+  { id, size }: FileFacts,
+  { most = PIECES_MAX, signal }: Reading = {},
+): Promise<MediaInfo | null> {
+  const piece = async (start: number, bytes: number): Promise<Uint8Array> => {
+    signal?.throwIfAborted()
+    const { stream } = await openFile(files, id, { start, end: Math.min(size, start + bytes) - 1 })
+    return Buffer.concat(await (signal ? addAbortSignal(signal, stream) : stream).toArray())
   }
-  const prefix = await piece(0)
+  const prefix = await piece(0, PREFIX_BYTES)
   let info = mediaInfo(prefix, size)
   for (let pieces = 1; pieces < most; pieces++) {
     const at = info?.continuesAt ?? size
     if (at >= size) break
-    info = mediaInfo(prefix, size, { at, bytes: await piece(at) })
+    info = mediaInfo(prefix, size, { at, bytes: await piece(at, PREFIX_BYTES) })
   }
-  return info
+  return counted(info, size, piece)
 }
+
+/** What is read at once where the length of a file is counted, and at most. */
+const COUNTED_BYTES = { piece: 1024 * 1024, most: 64 * 1024 * 1024 }
+
+/** Facts with the length, which is counted where the header does not tell it. */
+async function counted(
+  info: MediaInfo | null,
+  size: number,
+  piece: (start: number, bytes: number) => Uint8Array | Promise<Uint8Array>,
+): Promise<MediaInfo | null> {
+  const counter = info && info.durationMs === null ? counterFor(info.contentType) : null
+  if (!counter) return info
+  for (let at = 0, read = 0; at < size;) {
+    if (read >= COUNTED_BYTES.most) return info
+    const bytes = await piece(at, COUNTED_BYTES.piece)
+    read += bytes.length
+    const next = counter.read(bytes, at)
+    // Less than a packet may be left over.
+    if (next <= at && size - at >= 188) return info
+    at = next <= at ? size : next
+  }
+  const durationMs = Math.round(counter.durationMs())
+  return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
+}
+
+const uploadInfo = ({ bytes }: Upload): Promise<MediaInfo | null> =>
+  counted(mediaInfo(bytes, bytes.length), bytes.length, (start, most) => bytes.subarray(start, start + most))
 
 /**
  * The media of a body, without its mask, in their order; null for one at an address of others, which is fetched when the task runs, and for one
@@ -45,7 +85,7 @@ export async function mediaOf(
   return Promise.all(
     media.map(async ({ path, from }) => {
       const upload = uploads.find(({ field }) => path === `/${field}`)
-      if (upload) return mediaInfo(upload.bytes, upload.bytes.length)
+      if (upload) return uploadInfo(upload)
       const id = typeof from === 'string' ? linkedFile(from) : null
       const facts = id === null ? null : await files.stat(id).catch(() => null)
       return facts && facts.size > 0 ? infoOf(files, facts).catch(() => null) : null

@@ -6,6 +6,7 @@ import { answerHeaders, requestHeaders } from '../../plugins/proxy/headers.ts'
 import type { ProxyRoute } from '../../plugins/proxy/routes-file.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { contentTypeOf, mediaInfo } from '../../src/domain/media-info.ts'
+import { counterFor } from '../../src/domain/media-info/counted-length.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
 import type { Manner } from '../../src/json/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
@@ -68,6 +69,8 @@ function checkUpload(bytes: Buffer): void {
     equal(info?.contentType ?? null, contentTypeOf(bytes))
     for (const value of [info?.width, info?.height, info?.durationMs]) ok(value === null || value === undefined || (Number.isFinite(value) && value >= 0), String(value))
   }
+  const counter = counterFor(contentTypeOf(bytes) ?? '')
+  if (counter) ok(Number.isFinite(counter.read(bytes, 0)) && Number.isFinite(counter.durationMs()))
 }
 
 const ROUTE = { upstream: 'http://service.test:8080', prefix: '/tools', rewritePrefix: '/base', headers: {} } as unknown as ProxyRoute

@@ -41,7 +41,7 @@ function childrenOf(bytes: Uint8Array, { from, to }: Element): Element[] {
 }
 
 /** A number whose length is told by the zeros that it begins with (RFC 8794, section 4). The bit behind them is `marked` in ids. */
-function numberAt(bytes: Uint8Array, at: number): { value: number; marked: number; length: number } | null {
+export function numberAt(bytes: Uint8Array, at: number): { value: number; marked: number; length: number } | null {
   const first = bytes[at] ?? 0
   const length = Math.clz32(first) - 23
   if (length > 8 || at + length > bytes.length) return null
