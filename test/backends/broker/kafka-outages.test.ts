@@ -1,7 +1,9 @@
 /** Outages of Kafka: a broker that is killed or frozen. Messages arrive again without a restart. */
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
+import type { ISocketFactoryArgs } from 'kafkajs'
 import t, { type Test } from 'tap'
+import { openSockets } from '../../../src/backends/broker/kafka/kafka-client.ts'
 import { ownKafka } from '../../servers/kafka.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin, type RecordingBroker } from './recording-broker.ts'
 import { member } from './group-member.ts'
@@ -30,6 +32,20 @@ t.test('connections to a broker that accepts them and never answers are closed, 
   await until(() => connections.every(({ isClosed }) => isClosed))
   t.ok(connections.every(({ hasEnded }) => hasEnded))
   t.comment(`${connections.length} connections`)
+})
+
+t.test('the library is not told of a connection that it gave up before it was there', async (t) => {
+  const server = createServer((socket) => socket.resume())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => server.close())
+  const told: string[] = []
+  const { socketFactory } = openSockets()
+  const { port } = server.address() as AddressInfo
+  const open = (name: string) => socketFactory({ host: '127.0.0.1', port, onConnect: () => told.push(name) } as unknown as ISocketFactoryArgs)
+  const kept = open('kept')
+  await once(open('given up').end(), 'close')
+  await once(kept.end(), 'close')
+  t.same(told, ['kept'])
 })
 
 /** Every message was sent or lost. */

@@ -62,17 +62,19 @@ const KEEP_ALIVE_MS = 60_000
 const HALF_OPEN_MS = 1_000
 
 /**
- * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and each attempt to reach it would leave a socket. Here
- * a connection that it ends is closed, and so are all at the end.
+ * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and each
+ * attempt to reach it would leave a socket. Here a connection that it ends is closed, and so are all at the end. One that it gave up before it was
+ * connected is not said to be: the library would send on it for ever.
  */
-function openSockets(): { socketFactory: ISocketFactory; end(): void } {
+export function openSockets(): { socketFactory: ISocketFactory; end(): void } {
   const open = new Set<Socket>()
   let hasEnded = false
   return {
     socketFactory({ host, port, ssl, onConnect }) {
       if (hasEnded) throw new Error('the client has ended')
       const name = isIP(host) === 0 ? { servername: host } : {}
-      const socket = ssl ? connectTls({ host, port, ...name, ...ssl }, onConnect) : connect({ host, port }, onConnect)
+      const connected = (): unknown => socket.writableEnded || onConnect()
+      const socket: Socket = ssl ? connectTls({ host, port, ...name, ...ssl }, connected) : connect({ host, port }, connected)
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
       // The library waits for the end of a healthy broker's half.
       socket.once('finish', () => setTimeout(() => socket.destroy(), HALF_OPEN_MS).unref())
