@@ -13,11 +13,13 @@ import { cpuMsByName } from '../processes.ts'
 import type { Servers } from '../servers.ts'
 import { median, percentile, spread } from '../statistics.ts'
 import type { Table } from '../table.ts'
-import { complete, CONNECTIONS, SLOTS, TASKS, WARM_TASKS } from '../tasks.ts'
+import { complete, CONNECTIONS, SLOTS } from '../tasks.ts'
 
 export const ROLES = ['controller', 'gateway', 'worker', 'dispatcher'] as const
 export const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: SLOTS }
 const TENANTS = [1, 20]
+/** Fewer measure how the processes warm up. */
+const [WARM_TASKS, TASKS] = [2000, 4000]
 /** A rate that leaves every process mostly idle. */
 const STEADY = { connections: 16, perSecond: 25, count: 500 }
 const LONGEST_MS = 30_000
@@ -116,8 +118,8 @@ async function publications(brokers: string, prefix: string): Promise<Map<string
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
-      const id = String(message.key)
-      if (!published.has(id)) published.set(id, Number(message.timestamp))
+      const { data } = JSON.parse(String(message.value)) as { data: { task: string } }
+      if (!published.has(data.task)) published.set(data.task, Number(message.timestamp))
       if (Number(message.offset) >= (left.get(partition) ?? Infinity)) left.delete(partition)
       if (left.size === 0) all.resolve()
     },
