@@ -17,12 +17,6 @@ export const MONGODB_BUGS: Bug[] = [
     to: 'const when = {}',
   },
   {
-    name: 'a task is replaced whatever was written since it was read',
-    file: `${STORE}/tasks.ts`, scenario: 'media', within: 20,
-    from: 'when: { write: before.write ?? null }',
-    to: 'when: {}',
-  },
-  {
     name: 'a conflict is treated as a success',
     file: `${STORE}/bulk-commands.ts`, scenario: 'coding', within: 20,
     from: `if (count === 0 && !repeated) return () => ({ answer: 'lost' })`,

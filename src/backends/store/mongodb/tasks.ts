@@ -5,7 +5,7 @@ import { fromStoredPrice, toStoredPrice, type StoredPrice } from '../../../domai
 import { FINAL, passes, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
-import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
+import { batchChanges, batchInserts, batchReads, type Written } from './bulk-commands.ts'
 import { fromStored, idAt, known, toStored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { EventLog } from './event-log.ts'
@@ -43,7 +43,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   const tasks = database.collection<StoredTask>('tasks')
   const read = batchReads(tasks, '_id')
   const insert = batchInserts(tasks, nameOf, weigh)
-  const swap = batchReplacements(tasks, weigh)
+  const swap = batchChanges(tasks)
   const cache = new Map<string, StoredTask>()
 
   async function createTask(task: Task): ReturnType<Store['createTask']> {
@@ -76,9 +76,9 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
         changed = before && change(known(before))
       }
       if (!before || !changed) return null
-      const after = { ...before, ...changed, write: randomUUID() }
-      // Null, not undefined: the driver would omit undefined, and the filter would match any version of the document.
-      if ((await swap({ next: after, when: { write: before.write ?? null } })) === 'swapped') {
+      const next = { _id: id, ...changed, write: randomUUID() }
+      if ((await swap({ next, last: before.write ?? null, when: {} })) === 'swapped') {
+        const after = { ...before, ...next }
         remember(after)
         return after
       }
