@@ -10,9 +10,10 @@ import { mediaPlan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase } from './empty-store.ts'
 
-/** Statements that write, by collection and kind, in the order of the first of each. */
-function watch(t: Test): Map<string, number> {
+/** Statements that write, by collection and kind, in the order of the first of each; and those that update tasks, as text. */
+function watch(t: Test): { writes: Map<string, number>; updates: string[] } {
   const writes = new Map<string, number>()
+  const updates: string[] = []
   const { connect } = MongoClient.prototype
   t.teardown(() => Object.assign(MongoClient.prototype, { connect }))
   MongoClient.prototype.connect = function (this: MongoClient) {
@@ -21,17 +22,18 @@ function watch(t: Test): Map<string, number> {
       const statements = (command as Document)[{ insert: 'documents', update: 'updates', delete: 'deletes' }[commandName] ?? ''] as unknown[] | undefined
       const name = `${commandName} ${String(command[commandName])}`
       if (statements) writes.set(name, (writes.get(name) ?? 0) + statements.length)
+      if (name === 'update tasks') updates.push(JSON.stringify(statements))
     })
     return connect.call(this)
   }
-  return writes
+  return { writes, updates }
 }
 
 t.test('a task with a webhook is one insert and three updates of its document, and an insert each of its event and its delivery', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { place } = await emptyDatabase(t, server)
-  const writes = watch(t)
+  const { writes, updates } = watch(t)
   const store = await (await place(t)).open()
   await store.change('acme/studio', mediaPlan(), T0)
   const record = (await store.subscription('acme/studio'))!
@@ -49,4 +51,6 @@ t.test('a task with a webhook is one insert and three updates of its document, a
   const result = { file: 'f', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: T0 + 1000 }
   t.match(await conclude(context, started[0]!, { outcome: 'made', result, cost: 40_000 }), { outcome: 'completed' })
   t.same(Object.fromEntries(writes), { 'insert tasks': 1, 'update subscriptions': 3, 'update tasks': 3, 'insert events': 1, 'insert deliveries': 1, 'update lanes': 1, 'insert lanes': 1 }, 'ended')
+  t.equal(updates.length, 3)
+  t.notMatch(updates.join(), /"(input|metadata|createdAt)"/, 'an update has what it changes')
 })
