@@ -42,7 +42,7 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
           return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
         }
         const { outcome, task, record } = await submit(tasks, caller, request.body, key, request.id)
-        request.log.setBindings({ taskId: task.id, plan: planNameOf(task.subscription) })
+        request.log.setBindings(keyless ? { taskId: task.id, plan: planNameOf(task.subscription) } : { taskId: task.id })
         if (outcome === 'replayed') caller.countRead()
         reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
         if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')

@@ -75,6 +75,9 @@ function clientOf(request: FastifyRequest, reply: FastifyReply, { repeatsInput =
     refuse(error) {
       if (!reply.sent) reply.send(error)
     },
+    failed({ code }) {
+      request.failed = { code, limit: null }
+    },
     release: () => (repeatsInput ? undefined : request.bodyShare?.free()),
   }
 }

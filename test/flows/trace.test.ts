@@ -39,6 +39,17 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   t.match(coding.find(({ event }) => event === 'upstream_attempt_failed'), { reqId, tenant: 'acme', plan: 'coder', upstream: 'main' })
   for (const line of coding) t.match(line, { reqId, tenant: 'acme', plan: 'coder' }, String(line['msg']))
 
+  broken.next((_request, response) => {
+    const delta = { role: 'assistant', content: 'Hi' }
+    const chunk = { id: 'x', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason: null }] }
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).write(`data: ${JSON.stringify(chunk)}\n\n`, () => response.destroy())
+  })
+  const streamed = await post(program, await program.key('code'), '/v1/chat/completions', { model: 'svc-code', stream: true, messages: [{ role: 'user', content: PROMPT }] })
+  const cutId = String(streamed.headers.get('x-request-id'))
+  t.match(await streamed.text(), /"code":"server_overloaded"/)
+  const cut = await eventually('the line of the stream', async () => linesOf(program).find(({ msg, reqId }) => msg === 'request' && reqId === cutId) ?? null)
+  t.match(cut, { status: 200, code: 'server_overloaded', complete: true }, 'a stream that broke off says so')
+
   const body = { kind: 'image', prompt: PROMPT, size: '64x64', n: 2, webhook_url: `${receiver.url}/hook?token=s3cret` }
   const create = async (headers: Record<string, string> = {}) => {
     const response = await post(program, await program.key('media'), '/api/v1/generations', body, undefined, headers)
@@ -55,6 +66,8 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   t.match(lines.find(({ msg }) => msg === 'request'), { ...facts, plan: 'studio', status: 202 })
   t.match(lines.find(({ msg }) => msg === 'task ran'), { ...facts, plan: 'studio' })
   for (const line of lines) t.match(line, facts, String(line['msg']))
+  const twice = program.log.filter((line) => line.startsWith('{') && line.split('"plan":').length > 2)
+  t.same(twice, [], 'no line has a member twice')
 
   const told = await trace(made.id)
   t.equal(told.code, 0, told.stderr)
@@ -75,6 +88,8 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   const request = await eventually('the request in the store', async () => [await trace(String(reqId))].find(({ code }) => code === 0) ?? null)
   t.match(request.stdout, /^A request of plan acme\/coder with key \S+ at \S+Z: 200 after \d+ ms, [1-9]\d* tokens charged\. Its attempts at upstreams are in the logs: search them for "reqId":"/)
   t.match(JSON.parse((await trace(String(reqId), '--json')).stdout), { tasks: [], reservation: null, request: { requestId: reqId, status: 200, code: null } })
+  const brokenOff = await eventually('the stream in the store', async () => [await trace(cutId)].find(({ code }) => code === 0) ?? null)
+  t.match(brokenOff.stdout, /: 200 server_overloaded after \d+ ms/)
   t.match(await trace(String(reqId).replace(/.$/, (last) => (last === '0' ? '1' : '0'))), { code: 1, stdout: /only in the logs: search them for "reqId":"/ })
   t.match(await trace('two words'), { code: 1, stderr: /trace with the id of a request or a task/ })
 })

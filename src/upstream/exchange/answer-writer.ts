@@ -1,5 +1,6 @@
 /** What writes an answer to the client, as JSON or as a stream of events. Nothing is written before the admission is stored. */
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
+import type { Failure } from '../../domain/errors.ts'
 
 /** The client's side of an exchange. */
 export type Client = {
@@ -8,6 +9,8 @@ export type Client = {
   takeOver(): OutgoingHttpHeaders
   /** Answers with an error instead. Not after `takeOver`. */
   refuse(error: Error): void
+  /** A stream ends with a failure event, under the status of a success. */
+  failed(failure: Failure): void
   /** The upstream has the whole request: its memory is not needed any more. */
   release(): void
 }

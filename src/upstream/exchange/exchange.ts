@@ -151,7 +151,7 @@ export class Exchange implements CallSink, Write {
     const begun = this.#writer.hasBegun() ? this.#call : null
     this.#over(null)
     if (!begun) return this.#refuse(error)
-    this.#writer.end(begun.openRewriter().fail(error instanceof Failure ? error : new Failure('internal')), false)
+    this.#break(begun.openRewriter(), error instanceof Failure ? error : new Failure('internal'))
   }
 
   pause(): void {
@@ -217,7 +217,7 @@ export class Exchange implements CallSink, Write {
   #end(failure: Failure | null, isCutOff: boolean): void {
     const answer = this.#answer as StreamRewriter
     this.#close()
-    if (failure && this.#request.stream) this.#writer.end(answer.fail(failure), false)
+    if (failure && this.#request.stream) this.#break(answer, failure)
     else if (failure) this.#refuse(failure)
     const phase = answer.phase()
     const hasAnswered = phase.name === 'broken' && phase.isAnswer
@@ -228,7 +228,7 @@ export class Exchange implements CallSink, Write {
       .catch(() => {
         // The output cannot be counted.
         this.#settle(null)
-        if (this.#writer.hasBegun()) this.#writer.end(answer.fail(new Failure('internal')), false)
+        if (this.#writer.hasBegun()) this.#break(answer, new Failure('internal'))
         else this.#refuse(new Failure('internal'))
       })
   }
@@ -252,6 +252,11 @@ export class Exchange implements CallSink, Write {
     if (!stream) return
     metrics.interToken(wire, settlement.usage.output, clock() - this.#firstByteAt)
     if (this.#hasLeft || isCutOff) metrics.leftEarly(settlement, estimate)
+  }
+
+  #break(answer: StreamRewriter, failure: Failure): void {
+    this.#request.client.failed(failure)
+    this.#writer.end(answer.fail(failure), false)
   }
 
   #refuse(error: Error): void {
