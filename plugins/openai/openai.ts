@@ -124,6 +124,6 @@ export default fp(openai, {
   dependencies: ['errors', 'ops', 'auth', 'request-body', 'metering'],
   decorators: {
     fastify: ['clock', 'config', 'derivedKeys', 'egress', 'metrics', 'parseBody', 'store', 'upstreams'],
-    request: ['bodyShare', 'caller', 'reservation', 'startedMs'],
+    request: ['bodyShare', 'caller', 'failed', 'reservation', 'startedMs'],
   },
 })
