@@ -1,6 +1,7 @@
 /** Coding agents as `docs/clients` configures them, and what each calls its tools. `npm run servers` installs them. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
 import { codexConfig } from './codex.ts'
 import { REPOSITORY } from './program.ts'
 import { run, type Outcome } from './run.ts'
@@ -11,8 +12,8 @@ export type Agent = {
   server: string
   /** It speaks Anthropic's wire. */
   messages?: true
-  /** It asks for thinking, and replays it. */
-  thinks?: true
+  /** It asks for thinking over upstreams of these wires, and replays it. */
+  thinks?: readonly WireName[]
   shell(command: string): Call
   read(file: string): Call
   /** Replaces `from`, which occurs once. */
@@ -44,7 +45,7 @@ export const claudeProgram = (path: string): string => join(dirname(path), `../c
 const claudeCode: Agent = {
   server: 'claude-code',
   messages: true,
-  thinks: true,
+  thinks: WIRES,
   shell: (command) => ({ name: 'Bash', arguments: { command, description: 'Runs it' } }),
   read: (file) => ({ name: 'Read', arguments: { file_path: file } }),
   edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),
@@ -56,6 +57,7 @@ const claudeCode: Agent = {
 
 const codex: Agent = {
   server: 'codex',
+  thinks: ['chat', 'responses'],
   shell: (cmd) => ({ name: 'exec_command', arguments: { cmd } }),
   read: (file) => ({ name: 'exec_command', arguments: { cmd: `cat ${file}` } }),
   edit: (file, from, to) => ({ name: 'exec_command', arguments: { cmd: `sed -i 's/${from}/${to}/' ${file}` } }),
