@@ -1,5 +1,6 @@
 /** What the sources of an operation are, by the headers of those that are here: results, uploads and data: URLs. */
 import { addAbortSignal } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { counterFor } from '../domain/media-info/counted-length.ts'
@@ -46,13 +47,13 @@ export async function infoOf(
 }
 
 /** What is read at once where the length of a file is counted, and at most. */
-const COUNTED_BYTES = { piece: 1024 * 1024, most: 64 * 1024 * 1024 }
+const COUNTED_BYTES = { piece: 512 * 1024, most: 64 * 1024 * 1024 }
 
 /** Facts with the length, which is counted where the header does not tell it. */
 async function counted(
   info: MediaInfo | null,
   size: number,
-  piece: (start: number, bytes: number) => Uint8Array | Promise<Uint8Array>,
+  piece: (start: number, bytes: number) => Promise<Uint8Array>,
 ): Promise<MediaInfo | null> {
   const counter = info && info.durationMs === null ? counterFor(info.contentType) : null
   if (!counter) return info
@@ -69,8 +70,9 @@ async function counted(
   return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
 }
 
+/** Others have their turn between the pieces. */
 const uploadInfo = ({ bytes }: Upload): Promise<MediaInfo | null> =>
-  counted(mediaInfo(bytes, bytes.length), bytes.length, (start, most) => bytes.subarray(start, start + most))
+  counted(mediaInfo(bytes, bytes.length), bytes.length, (start, most) => setImmediate(bytes.subarray(start, start + most)))
 
 /**
  * The media of a body, without its mask, in their order; null for one at an address of others, which is fetched when the task runs, and for one

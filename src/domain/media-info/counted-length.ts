@@ -22,21 +22,25 @@ const COUNTERS: Record<string, () => Counter> = {
 /** Counts the length of a file of that type; null for a type whose header always tells it, or that is not known here. */
 export const counterFor = (contentType: string): Counter | null => COUNTERS[contentType]?.() ?? null
 
+/** Frames, elements or boxes: more of them cost too much, and a medium of hours has fewer. */
+const PARTS_MAX = 1_000_000
+
 const ADTS_RATES = [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350]
 
 /** Frames of ADTS (ISO/IEC 13818-7, 6.2), of one to four blocks of 1024 samples. */
 function countAdts(): Counter {
-  let seconds = 0
+  let [seconds, parts] = [0, 0]
   return {
     read(bytes, at) {
       let next = 0
-      while (next + 7 <= bytes.length) {
+      while (next + 7 <= bytes.length && parts++ < PARTS_MAX) {
         const [first = 0, second = 0, third = 0, fourth = 0, fifth = 0, sixth = 0, seventh = 0] = bytes.subarray(next, next + 7)
         const rate = ADTS_RATES[(third >> 2) & 15]
         const size = ((fourth & 3) << 11) | (fifth << 3) | (sixth >> 5)
         const isFrame = first === 0xff && (second & 0xf6) === 0xf0 && rate !== undefined && size >= 7
-        if (isFrame) seconds += (((seventh & 3) + 1) * 1024) / rate
-        next += isFrame ? size : 1
+        if (!isFrame) break
+        seconds += (((seventh & 3) + 1) * 1024) / rate
+        next += size
       }
       return at + next
     },
@@ -73,18 +77,18 @@ function countTransportStream(): Counter {
     read(bytes, at) {
       const view = viewOf(bytes)
       let next = 0
-      while (next + PACKET <= bytes.length) {
-        const [sync = 0, second = 0, third = 0, fourth = 0, adaptation = 0] = bytes.subarray(next, next + 5)
+      while (next + PACKET <= bytes.length && bytes[next] === 0x47) {
+        const [second = 0, third = 0, fourth = 0, adaptation = 0] = bytes.subarray(next + 1, next + 5)
         const part = next + 4 + ((fourth & 0x20) === 0 ? 0 : 1 + adaptation)
         const begins = (second & 0x40) !== 0 && (fourth & 0x10) !== 0 && part + 14 <= next + PACKET && view.getUint32(part) >>> 8 === 1
         const isTimed =
           begins && (view.getUint8(part + 3) & 0xc0) === 0xc0 && view.getUint8(part + 3) < 0xf0 && view.getUint8(part + 7) >= 0x80
-        if (sync === 0x47 && isTimed) {
+        if (isTimed) {
           const time =
             ((view.getUint8(part + 9) >> 1) & 7) * 2 ** 30 + (view.getUint16(part + 10) >> 1) * 2 ** 15 + (view.getUint16(part + 12) >> 1)
           times.add(((second & 0x1f) << 8) | third, time)
         }
-        next += sync === 0x47 ? PACKET : 1
+        next += PACKET
       }
       return at + next
     },
@@ -97,12 +101,12 @@ const MASTERS = new Set([0x1853_8067, 0x1549_a966, 0x1f43_b675, 0xa0])
 const [TIMESTAMP_SCALE, TIMESTAMP, SIMPLE_BLOCK, BLOCK] = [0x2a_d7b1, 0xe7, 0xa3, 0xa1]
 /** The times of the blocks of Matroska (RFC 9559, 10.2), which are relative to that of their cluster. */
 function countMatroska(): Counter {
-  let [scale, cluster] = [1_000_000, 0]
+  let [scale, cluster, parts] = [1_000_000, 0, 0]
   const times = openTimes(() => 1e9 / scale)
   return {
     read(bytes, at) {
       let next = 0
-      for (;;) {
+      while (parts++ < PARTS_MAX) {
         const id = numberAt(bytes, next)
         const size = id && numberAt(bytes, next + id.length)
         const from = next + (id?.length ?? 0) + (size?.length ?? 0)
@@ -130,7 +134,7 @@ function countFragments(): Counter {
   const tracks = new Map<number, { timescale: number; sampleTicks: number; from: number | null; to: number }>()
   // Of the boxes that are being read.
   let track = trackOf(0)
-  let sampleTicks = 0
+  let [sampleTicks, parts] = [0, 0]
 
   function trackOf(id: number) {
     const found = tracks.get(id) ?? { timescale: 0, sampleTicks: 0, from: null, to: 0 }
@@ -161,6 +165,7 @@ function countFragments(): Counter {
   /** Where the next box begins: behind the bytes, or one to look into that is not all there. */
   function walk(bytes: Uint8Array, from: number, to: number, depth: number): number {
     const { end } = boxes(bytes, from, to, (box) => {
+      if (parts++ >= PARTS_MAX) return true
       if (depth > 0 && USED.has(box.type)) use(box.type, bytes.subarray(box.from, box.to))
       if (depth > 2 || !CONTAINERS.has(box.type)) return false
       if (box.to > bytes.length) return true
