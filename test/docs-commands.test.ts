@@ -22,7 +22,7 @@ const RUN_BY: Record<string, Record<string, string[]>> = {
   },
   'docs/chart.md': { Install: [PODS] },
   'docs/chart-upgrades.md': {
-    'Stop and upgrade': [PODS, 'waits for pods of an earlier version; test/pods/pods.test.ts verifies in one that stays'],
+    'Stop and upgrade': [PODS, PODS],
     'Backup and restore': [PODS],
     'Rotate the sealing key': [CHART],
     Uninstall: [CHART, CHART],
