@@ -3,7 +3,6 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
-import { Unavailable } from '../domain/errors.ts'
 import { costOf, type Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
@@ -66,7 +65,7 @@ export async function openInputs(
   signal: AbortSignal,
 ): Promise<OpenedInputs> {
   const sources = sourcesOf(task.input as Sourced)
-  const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
+  const expiresAt = context.clock() + 2 * sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
   const inputs: Input[] = []
   const close = () => removeFiles(context, fetched.splice(0))
@@ -79,6 +78,7 @@ export async function openInputs(
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
     const info = file.size === 0 ? null : await headerOf(file)
+    if (info === 'late') return failed('input_unreachable', { source: source.path }, 'its header was not read in time', true)
     if (!info || !takes(task.kind, source.role, info.contentType))
       return failed(
         'unsupported_input',
@@ -99,12 +99,13 @@ export async function openInputs(
   }
 
   /** To the end of its first picture, behind which a second one may follow, in the time that fetching it may take. */
-  async function headerOf(file: FileFacts): Promise<MediaInfo | null> {
+  async function headerOf(file: FileFacts): Promise<MediaInfo | null | 'late'> {
     const deadline = AbortSignal.timeout(context.inputTimeoutMs)
     const reading = { most: Infinity, signal: AbortSignal.any([signal, deadline]) }
     return infoOf(context.files, file, reading).catch((error: unknown) => {
       signal.throwIfAborted()
-      throw deadline.aborted ? new Unavailable('files', error) : error
+      if (!deadline.aborted) throw error
+      return 'late' as const
     })
   }
 

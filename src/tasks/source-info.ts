@@ -3,7 +3,7 @@ import { addAbortSignal } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
-import { counterFor } from '../domain/media-info/counted-length.ts'
+import { counterFor, openBudget, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
 import type { Upload } from './source-urls.ts'
@@ -19,8 +19,8 @@ export async function openFile(files: Files, id: string, range?: { start: number
   return file
 }
 
-/** `most`: in how many places a header may lie. `signal` ends reading. */
-export type Reading = { most?: number; signal?: AbortSignal }
+/** `most`: in how many places a header may lie. `signal` ends reading. `budget`: what counting may take. */
+export type Reading = { most?: number; signal?: AbortSignal; budget?: Budget }
 
 /**
  * Type, size and length of a stored file by its header; a length that the header does not tell is counted. Null for what is no media. Throws
@@ -29,7 +29,7 @@ export type Reading = { most?: number; signal?: AbortSignal }
 export async function infoOf(
   files: Files,
   { id, size }: FileFacts,
-  { most = PIECES_MAX, signal }: Reading = {},
+  { most = PIECES_MAX, signal, budget = openBudget() }: Reading = {},
 ): Promise<MediaInfo | null> {
   const piece = async (start: number, bytes: number): Promise<Uint8Array> => {
     signal?.throwIfAborted()
@@ -43,24 +43,25 @@ export async function infoOf(
     if (at >= size) break
     info = mediaInfo(prefix, size, { at, bytes: await piece(at, PREFIX_BYTES) })
   }
-  return counted(info, size, piece)
+  return counted(info, size, budget, piece)
 }
 
-/** What is read at once where the length of a file is counted, and at most. */
-const COUNTED_BYTES = { piece: 512 * 1024, most: 64 * 1024 * 1024 }
+/** What is read at once where the length of a file is counted. */
+const COUNTED_BYTES = 512 * 1024
 
 /** Facts with the length, which is counted where the header does not tell it. */
 async function counted(
   info: MediaInfo | null,
   size: number,
+  budget: Budget,
   piece: (start: number, bytes: number) => Promise<Uint8Array>,
 ): Promise<MediaInfo | null> {
-  const counter = info && info.durationMs === null ? counterFor(info.contentType) : null
+  const counter = info && info.durationMs === null ? counterFor(info.contentType, budget) : null
   if (!counter) return info
-  for (let at = 0, read = 0; at < size;) {
-    if (read >= COUNTED_BYTES.most) return info
-    const bytes = await piece(at, COUNTED_BYTES.piece)
-    read += bytes.length
+  for (let at = 0; at < size;) {
+    if (budget.bytes <= 0) return info
+    const bytes = await piece(at, COUNTED_BYTES)
+    budget.bytes -= bytes.length
     const next = counter.read(bytes, at)
     // Less than a packet may be left over.
     if (next <= at && size - at >= 188) return info
@@ -71,26 +72,27 @@ async function counted(
 }
 
 /** Others have their turn between the pieces. */
-const uploadInfo = ({ bytes }: Upload): Promise<MediaInfo | null> =>
-  counted(mediaInfo(bytes, bytes.length), bytes.length, (start, most) => setImmediate(bytes.subarray(start, start + most)))
+const uploadInfo = ({ bytes }: Upload, budget: Budget): Promise<MediaInfo | null> =>
+  counted(mediaInfo(bytes, bytes.length), bytes.length, budget, (start, most) => setImmediate(bytes.subarray(start, start + most)))
 
 /**
  * The media of a body, without its mask, in their order; null for one at an address of others, which is fetched when the task runs, and for one
- * that cannot be read now.
+ * that cannot be read now. What counting takes is bounded for all together.
  */
 export async function mediaOf(
   { files, linkedFile }: Pick<TaskContext, 'files' | 'linkedFile'>,
   body: OperationBody,
   uploads: readonly Upload[],
 ): Promise<SourceInfo[]> {
-  const media = sourcesOf(body).filter(({ role }) => role === 'media')
-  return Promise.all(
-    media.map(async ({ path, from }) => {
-      const upload = uploads.find(({ field }) => path === `/${field}`)
-      if (upload) return uploadInfo(upload)
-      const id = typeof from === 'string' ? linkedFile(from) : null
-      const facts = id === null ? null : await files.stat(id).catch(() => null)
-      return facts && facts.size > 0 ? infoOf(files, facts).catch(() => null) : null
-    }),
-  )
+  const budget = openBudget()
+  const infos: SourceInfo[] = []
+  for (const { path, from, role } of sourcesOf(body)) {
+    if (role !== 'media') continue
+    const upload = uploads.find(({ field }) => path === `/${field}`)
+    const id = typeof from === 'string' ? linkedFile(from) : null
+    const facts = upload || id === null ? null : await files.stat(id).catch(() => null)
+    if (upload) infos.push(await uploadInfo(upload, budget))
+    else infos.push(facts && facts.size > 0 ? await infoOf(files, facts, { budget }).catch(() => null) : null)
+  }
+  return infos
 }

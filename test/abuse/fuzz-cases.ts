@@ -6,7 +6,7 @@ import { answerHeaders, requestHeaders } from '../../plugins/proxy/headers.ts'
 import type { ProxyRoute } from '../../plugins/proxy/routes-file.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { contentTypeOf, mediaInfo } from '../../src/domain/media-info.ts'
-import { counterFor } from '../../src/domain/media-info/counted-length.ts'
+import { counterFor, openBudget } from '../../src/domain/media-info/counted-length.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
 import type { Manner } from '../../src/json/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
@@ -69,7 +69,7 @@ function checkUpload(bytes: Buffer): void {
     equal(info?.contentType ?? null, contentTypeOf(bytes))
     for (const value of [info?.width, info?.height, info?.durationMs]) ok(value === null || value === undefined || (Number.isFinite(value) && value >= 0), String(value))
   }
-  const counter = counterFor(contentTypeOf(bytes) ?? '')
+  const counter = counterFor(contentTypeOf(bytes) ?? '', openBudget())
   if (counter) ok(Number.isFinite(counter.read(bytes, 0)) && Number.isFinite(counter.durationMs()))
 }
 

@@ -2,7 +2,6 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
 import type { Files } from '../../src/backends/files/files.ts'
-import { Unavailable } from '../../src/domain/errors.ts'
 import { openInputs } from '../../src/tasks/fetch-inputs.ts'
 import { T0, task } from '../contracts/store/acme.ts'
 import { LIMITS } from '../fakes/engine.ts'
@@ -17,5 +16,5 @@ t.test('a source that never ends is left when its run is aborted, or once its ti
   const open = (inputTimeoutMs: number, signal: AbortSignal) => openInputs({ files, inputTimeoutMs, clock: () => T0, linkedFile: () => facts.id, log: { info() {}, warn() {}, error() {} }, egress: null as never },
     task(1, { object: 'operation', kind: 'upscale', input: { media_url: 'https://gateway.test/files/result-1' } }), { max: LIMITS, timeoutMs: 1e6 }, signal)
   await t.rejects(open(1e6, aborted.signal), { message: 'canceled' })
-  await t.rejects(open(1, new AbortController().signal), Unavailable)
+  t.match(await open(1, new AbortController().signal), { outcome: 'failed', code: 'input_unreachable', retryable: true })
 })

@@ -9,7 +9,13 @@ import { boxes } from './mp4-header.ts'
 /** `read` takes the next piece of a file, whose place in it is `at`, and returns the place to read from next; not beyond `at` where nothing more can be read. */
 export type Counter = { read(bytes: Uint8Array, at: number): number; durationMs(): number }
 
-const COUNTERS: Record<string, () => Counter> = {
+/** What counting may take: bytes to read, and frames, elements or boxes to look at. It is used up. */
+export type Budget = { bytes: number; parts: number }
+
+/** A medium of hours takes less. */
+export const openBudget = (): Budget => ({ bytes: 64 * 1024 * 1024, parts: 1_000_000 })
+
+const COUNTERS: Record<string, (budget: Budget) => Counter> = {
   'audio/aac': countAdts,
   'video/mp2t': countTransportStream,
   'video/webm': countMatroska,
@@ -20,20 +26,17 @@ const COUNTERS: Record<string, () => Counter> = {
 }
 
 /** Counts the length of a file of that type; null for a type whose header always tells it, or that is not known here. */
-export const counterFor = (contentType: string): Counter | null => COUNTERS[contentType]?.() ?? null
-
-/** Frames, elements or boxes: more of them cost too much, and a medium of hours has fewer. */
-const PARTS_MAX = 1_000_000
+export const counterFor = (contentType: string, budget: Budget): Counter | null => COUNTERS[contentType]?.(budget) ?? null
 
 const ADTS_RATES = [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350]
 
 /** Frames of ADTS (ISO/IEC 13818-7, 6.2), of one to four blocks of 1024 samples. */
-function countAdts(): Counter {
-  let [seconds, parts] = [0, 0]
+function countAdts(budget: Budget): Counter {
+  let seconds = 0
   return {
     read(bytes, at) {
       let next = 0
-      while (next + 7 <= bytes.length && parts++ < PARTS_MAX) {
+      while (next + 7 <= bytes.length && budget.parts-- > 0) {
         const [first = 0, second = 0, third = 0, fourth = 0, fifth = 0, sixth = 0, seventh = 0] = bytes.subarray(next, next + 7)
         const rate = ADTS_RATES[(third >> 2) & 15]
         const size = ((fourth & 3) << 11) | (fifth << 3) | (sixth >> 5)
@@ -100,13 +103,13 @@ function countTransportStream(): Counter {
 const MASTERS = new Set([0x1853_8067, 0x1549_a966, 0x1f43_b675, 0xa0])
 const [TIMESTAMP_SCALE, TIMESTAMP, SIMPLE_BLOCK, BLOCK] = [0x2a_d7b1, 0xe7, 0xa3, 0xa1]
 /** The times of the blocks of Matroska (RFC 9559, 10.2), which are relative to that of their cluster. */
-function countMatroska(): Counter {
-  let [scale, cluster, parts] = [1_000_000, 0, 0]
+function countMatroska(budget: Budget): Counter {
+  let [scale, cluster] = [1_000_000, 0]
   const times = openTimes(() => 1e9 / scale)
   return {
     read(bytes, at) {
       let next = 0
-      while (parts++ < PARTS_MAX) {
+      while (budget.parts-- > 0) {
         const id = numberAt(bytes, next)
         const size = id && numberAt(bytes, next + id.length)
         const from = next + (id?.length ?? 0) + (size?.length ?? 0)
@@ -130,16 +133,26 @@ const CONTAINERS = new Set(['moov', 'trak', 'mdia', 'mvex', 'moof', 'traf'])
 const USED = new Set(['tkhd', 'mdhd', 'trex', 'tfhd', 'tfdt', 'trun'])
 
 /** The samples of a movie in fragments (ISO/IEC 14496-12, 8.8), by track. */
-function countFragments(): Counter {
-  const tracks = new Map<number, { timescale: number; sampleTicks: number; from: number | null; to: number }>()
+function countFragments(budget: Budget): Counter {
+  /** `before`: the ticks of the movies that this one was joined to. */
+  const tracks = new Map<number, { timescale: number; sampleTicks: number; from: number | null; to: number; before: number }>()
   // Of the boxes that are being read.
   let track = trackOf(0)
-  let [sampleTicks, parts] = [0, 0]
+  let sampleTicks = 0
 
   function trackOf(id: number) {
-    const found = tracks.get(id) ?? { timescale: 0, sampleTicks: 0, from: null, to: 0 }
+    const found = tracks.get(id) ?? { timescale: 0, sampleTicks: 0, from: null, to: 0, before: 0 }
     if (tracks.size < STREAMS_MAX) tracks.set(id, found)
     return found
+  }
+
+  /** The next fragment of the track, at a time of which that of a joined movie is more than a second earlier. */
+  function begin(time: number): void {
+    if (track.from !== null && time < track.to - track.timescale) {
+      track.before += track.to - track.from
+      track.from = null
+    }
+    track.to = time
   }
 
   function use(type: string, content: Uint8Array): void {
@@ -153,7 +166,7 @@ function countFragments(): Counter {
       track = trackOf(view.getUint32(4))
       sampleTicks = (flags & 8) === 0 ? track.sampleTicks : view.getUint32(8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0))
     }
-    if (type === 'tfdt') track.to = isWide ? Number(view.getBigUint64(4)) : view.getUint32(4)
+    if (type === 'tfdt') begin(isWide ? Number(view.getBigUint64(4)) : view.getUint32(4))
     if (type !== 'trun') return
     track.from ??= track.to
     const [samples, first] = [view.getUint32(4), 8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0)]
@@ -165,18 +178,19 @@ function countFragments(): Counter {
   /** Where the next box begins: behind the bytes, or one to look into that is not all there. */
   function walk(bytes: Uint8Array, from: number, to: number, depth: number): number {
     const { end } = boxes(bytes, from, to, (box) => {
-      if (parts++ >= PARTS_MAX) return true
+      if (budget.parts-- <= 0) return true
+      // None is longer than the one that it lies in: what is used would be read again for each.
+      if (box.to > to && (depth > 0 || CONTAINERS.has(box.type))) return true
       if (depth > 0 && USED.has(box.type)) use(box.type, bytes.subarray(box.from, box.to))
       if (depth > 2 || !CONTAINERS.has(box.type)) return false
-      if (box.to > bytes.length) return true
       walk(bytes, box.from, box.to, depth + 1)
       return false
     })
     return end
   }
 
-  const msOf = ({ timescale, from, to }: ReturnType<typeof trackOf>): number =>
-    timescale === 0 || from === null ? 0 : ((to - from) / timescale) * 1000
+  const msOf = ({ timescale, from, to, before }: ReturnType<typeof trackOf>): number =>
+    timescale === 0 || from === null ? 0 : ((before + to - from) / timescale) * 1000
   return {
     read: (bytes, at) => at + walk(bytes, 0, bytes.length, 0),
     durationMs: () => Math.max(0, ...[...tracks.values()].map(msOf)),
