@@ -13,11 +13,14 @@ const run = promisify(execFile)
 /** An ENGINES file of what both versions have. */
 export const COMMON_ENGINES = 'engines:\n  - { name: preview, type: preview }\nroutes:\n  - { kind: image, engine: preview, price: { amount: "0.04", per: Job } }\n'
 
-/** `rollsBack`: the stores with which a roll-back to it is possible. `root`: its program, with the packages of this checkout. */
+/** `rollsBack`: the stores with which a roll-back to it is possible. `root`: its program. */
 export type Earlier = { commit: string; rollsBack: string; root: string }
 
-/** The commit in the changelog's section "Upgrading", unpacked for the duration of the test. Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none. */
-export async function earlierVersion(t: Test): Promise<Earlier | null> {
+/**
+ * The commit in the changelog's section "Upgrading", unpacked for the duration of the test. Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none.
+ * It runs with the packages of this checkout; to be built (`isBuilt`) it gets its own.
+ */
+export async function earlierVersion(t: Test, { isBuilt = false } = {}): Promise<Earlier | null> {
   const [, section = ''] = (await readFile(join(REPOSITORY, 'CHANGELOG.md'), 'utf8')).split(/^### Upgrading$/m)
   const [, commit, rollsBack] = /tested from the commit `([0-9a-f]{12})` of \S+ A roll-back to it is possible with ([^,.]+)/.exec(section.split(/^#/m)[0] ?? '') ?? []
   if (commit === undefined || rollsBack === undefined) throw new Error('CHANGELOG.md names no commit from which upgrades are tested')
@@ -29,6 +32,7 @@ export async function earlierVersion(t: Test): Promise<Earlier | null> {
   const root = await mkdtemp(join(tmpdir(), 'tollgate-earlier-'))
   t.teardown(() => rm(root, { recursive: true, force: true }))
   await run('sh', ['-euc', 'git -C "$1" archive "$2" | tar --extract --directory "$3"', 'sh', REPOSITORY, commit, root])
-  await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
+  if (isBuilt) await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: root })
+  else await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
   return { commit, rollsBack, root }
 }
