@@ -13,8 +13,8 @@ import type { Slots } from './worker-slots.ts'
 /** After a claim that the store did not answer. */
 const RETRY_MS = 1_000
 /**
- * A worker that has received so many messages of a kind, and decided none of them, receives no more. More than a burst leaves behind: at each pause the library drops
- * what it has fetched and sleeps for its longest wait, and a new message would wait behind many such.
+ * A worker that has received so many messages of a kind, and decided none of them, receives no more. More than a burst leaves behind: at each pause
+ * the library drops what it has fetched and sleeps for its longest wait, and a new message would wait behind many such.
  */
 const PENDING_MAX = 5000
 

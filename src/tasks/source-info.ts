@@ -3,7 +3,7 @@ import { addAbortSignal } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
-import { counterFor, openBudget, type Budget } from '../domain/media-info/counted-length.ts'
+import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
 import type { Upload } from './source-urls.ts'
@@ -63,9 +63,9 @@ async function counted(
     const bytes = await piece(at, COUNTED_BYTES)
     budget.bytes -= bytes.length
     const next = counter.read(bytes, at)
-    // Less than a packet may be left over.
-    if (next <= at && size - at >= 188) return info
-    at = next <= at ? size : next
+    if (next > at) at = next
+    else if (size - at < PACKET_BYTES) break
+    else return info
   }
   const durationMs = Math.round(counter.durationMs())
   return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
@@ -85,14 +85,16 @@ export async function mediaOf(
   uploads: readonly Upload[],
 ): Promise<SourceInfo[]> {
   const budget = openBudget()
+  const linkedInfo = async (url: string): Promise<MediaInfo | null> => {
+    const id = linkedFile(url)
+    const facts = id === null ? null : await files.stat(id).catch(() => null)
+    return facts && facts.size > 0 ? infoOf(files, facts, { budget }).catch(() => null) : null
+  }
   const infos: SourceInfo[] = []
-  for (const { path, from, role } of sourcesOf(body)) {
-    if (role !== 'media') continue
+  for (const { path, from } of sourcesOf(body).filter(({ role }) => role === 'media')) {
     const upload = uploads.find(({ field }) => path === `/${field}`)
-    const id = typeof from === 'string' ? linkedFile(from) : null
-    const facts = upload || id === null ? null : await files.stat(id).catch(() => null)
     if (upload) infos.push(await uploadInfo(upload, budget))
-    else infos.push(facts && facts.size > 0 ? await infoOf(files, facts, { budget }).catch(() => null) : null)
+    else infos.push(typeof from === 'string' ? await linkedInfo(from) : null)
   }
   return infos
 }

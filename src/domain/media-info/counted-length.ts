@@ -1,12 +1,15 @@
 /**
- * The length of a file whose header does not tell it: AAC as a stream, MPEG-TS, and what is written while it is recorded, as by a browser. It is counted over the whole file, which is read in
- * pieces. Pure.
+ * The length of a file whose header does not tell it: AAC as a stream, MPEG-TS, and what is written while it is recorded, as by a browser. It is
+ * counted over the whole file, which is read in pieces. Pure.
  */
 import { viewOf } from './header.ts'
 import { numberAt } from './matroska-header.ts'
 import { boxes } from './mp4-header.ts'
 
-/** `read` takes the next piece of a file, whose place in it is `at`, and returns the place to read from next; not beyond `at` where nothing more can be read. */
+/**
+ * `read` takes the next piece of a file, whose place in it is `at`, and returns the place to read from next; not beyond `at` where nothing more
+ * can be read.
+ */
 export type Counter = { read(bytes: Uint8Array, at: number): number; durationMs(): number }
 
 /** What counting may take: bytes to read, and frames, elements or boxes to look at. It is used up. */
@@ -55,7 +58,10 @@ const STREAMS_MAX = 100
 
 type Times = { from: number; to: number; count: number; before: number }
 
-/** The length of the longest stream of a file by the times of its parts. The last part lasts as long as the others do on average. Times that jump begin anew, as in files that were joined. */
+/**
+ * The length of the longest stream of a file by the times of its parts. The last part lasts as long as the others do on average. Times that jump
+ * begin anew, as in files that were joined.
+ */
 function openTimes(ticksPerSecond: () => number) {
   const streams = new Map<number, Times>()
   const lengthOf = ({ from, to, count, before }: Times): number => before + (count > 1 ? ((to - from) * count) / (count - 1) : 0)
@@ -71,7 +77,8 @@ function openTimes(ticksPerSecond: () => number) {
   }
 }
 
-const PACKET = 188
+/** Less than that may be left over at the end of a file. */
+export const PACKET_BYTES = 188
 
 /** The presentation times of MPEG-TS (ISO/IEC 13818-1, 2.4.3): in packets of 188 bytes, of which some begin a part of a stream. */
 function countTransportStream(): Counter {
@@ -80,10 +87,11 @@ function countTransportStream(): Counter {
     read(bytes, at) {
       const view = viewOf(bytes)
       let next = 0
-      while (next + PACKET <= bytes.length && bytes[next] === 0x47) {
+      while (next + PACKET_BYTES <= bytes.length && bytes[next] === 0x47) {
         const [second = 0, third = 0, fourth = 0, adaptation = 0] = bytes.subarray(next + 1, next + 5)
         const part = next + 4 + ((fourth & 0x20) === 0 ? 0 : 1 + adaptation)
-        const begins = (second & 0x40) !== 0 && (fourth & 0x10) !== 0 && part + 14 <= next + PACKET && view.getUint32(part) >>> 8 === 1
+        const begins =
+          (second & 0x40) !== 0 && (fourth & 0x10) !== 0 && part + 14 <= next + PACKET_BYTES && view.getUint32(part) >>> 8 === 1
         const isTimed =
           begins && (view.getUint8(part + 3) & 0xc0) === 0xc0 && view.getUint8(part + 3) < 0xf0 && view.getUint8(part + 7) >= 0x80
         if (isTimed) {
@@ -91,7 +99,7 @@ function countTransportStream(): Counter {
             ((view.getUint8(part + 9) >> 1) & 7) * 2 ** 30 + (view.getUint16(part + 10) >> 1) * 2 ** 15 + (view.getUint16(part + 12) >> 1)
           times.add(((second & 0x1f) << 8) | third, time)
         }
-        next += PACKET
+        next += PACKET_BYTES
       }
       return at + next
     },

@@ -62,9 +62,9 @@ const KEEP_ALIVE_MS = 60_000
 const HALF_OPEN_MS = 1_000
 
 /**
- * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and each
- * attempt to reach it would leave a socket. Here a connection that it ends is closed, and so are all at the end. One that it gave up before it was
- * connected is not said to be: the library would send on it for ever.
+ * The library only ends its half of a connection, and only once its requests are answered: a frozen broker never ends the other half, and
+ * each attempt to reach it would leave a socket. Here a connection that it ends is closed, and so are all at the end. One that it gave up
+ * before it was connected is not said to be: the library would send on it for ever.
  */
 export function openSockets(): { socketFactory: ISocketFactory; end(): void } {
   const open = new Set<Socket>()

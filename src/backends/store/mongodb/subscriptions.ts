@@ -1,7 +1,7 @@
 /** Subscription records in MongoDB with the members that indexes use, and archived periods. */
-import { putNewest } from '../../../domain/bounded-map.ts'
 import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
+import { putNewest } from '../../../domain/bounded-map.ts'
 import { fromStoredRecord, frozen, toStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../versioned-records.ts'
