@@ -15,8 +15,8 @@ import { Refused, Unavailable } from '../../src/domain/errors.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { clusterRefused, expiryOf } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { capOf } from '../../src/domain/reconcile/api-key-rotation.ts'
+import { isAdmitted } from '../../src/domain/reconcile/max-keys.ts'
 import {
-  isAdmitted,
   reconcileDeletedKey,
   reconcileKey,
   type FoundSecret,

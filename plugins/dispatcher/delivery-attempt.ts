@@ -5,9 +5,10 @@ import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
 import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
-import { scheduledAttempts } from '../../src/domain/redelivery.ts'
+import { scheduledAttempts } from '../../src/domain/webhook-redelivery.ts'
 import { currentTraceparent } from '../../src/tracing/tracing.ts'
-import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
+import { decide, nextAttempt } from '../../src/domain/webhook-retries.ts'
+import { signatureHeaders } from '../../src/domain/webhooks.ts'
 
 export type DeliveryContext = {
   store: Store

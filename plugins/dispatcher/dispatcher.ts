@@ -6,7 +6,7 @@ import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
-import { LOOK_MS } from '../../src/domain/webhooks.ts'
+import { LOOK_MS } from '../../src/domain/webhook-retries.ts'
 import { MIN_CONCURRENCY, openConcurrencyLimits, sharesOf } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 

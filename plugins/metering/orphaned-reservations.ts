@@ -2,9 +2,8 @@
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { sweepEach } from '../../src/tasks/sweep-pass.ts'
+import { DEAD_MS } from './gateway-heartbeat.ts'
 
-/** A gateway whose heartbeat did not change for this long is dead. */
-export const DEAD_MS = 45_000
 /** How often all records with reservations are read to find a gateway without a heartbeat; and at once where one is dead. */
 const READ_MS = 5_000
 const BATCH = 100

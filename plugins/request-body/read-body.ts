@@ -1,16 +1,16 @@
-/** Reads a whole body within its limits: size, memory, and a least rate. */
+/** Reads a whole body within its limits: size, memory, and a minimum rate. */
 import type { IncomingMessage } from 'node:http'
 import type { RequestPayload } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import { openDeadline } from '../../src/http/deadlines.ts'
 import { openGrowingBuffer } from '../../src/http/growing-buffer.ts'
-import type { LeastRate } from '../../src/http/least-rate.ts'
+import type { MinimumRate } from '../../src/http/minimum-body-rate.ts'
 import { overloaded, type BodyShare } from './body-budget.ts'
 
 export type BodyLimits = {
   /** The largest body. */
   most: number
-  rate: LeastRate
+  rate: MinimumRate
 }
 
 /** `release` returns the memory of the bytes, which may not be read afterwards; they stay counted. */

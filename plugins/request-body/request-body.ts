@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { hasClosed } from '../../src/concurrency/disconnect.ts'
 import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
-import { LEAST_RATE, type LeastRate } from '../../src/http/least-rate.ts'
+import { MINIMUM_RATE, type MinimumRate } from '../../src/http/minimum-body-rate.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'
 import type { Manner } from '../../src/json/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/json/strict-json.ts'
@@ -39,7 +39,7 @@ declare module 'fastify' {
 export type RequestBodyOptions = {
   /** For all bodies of this process. */
   budget?: BodyBudget
-  rate?: LeastRate
+  rate?: MinimumRate
 }
 
 /** `bytes` may be read until `done` returns. */
@@ -53,7 +53,7 @@ const VALUE_BYTES = 64
 
 async function requestBody(
   app: FastifyInstance,
-  { budget = openBodyBudget(256 * MIB), rate = LEAST_RATE }: RequestBodyOptions,
+  { budget = openBodyBudget(256 * MIB), rate = MINIMUM_RATE }: RequestBodyOptions,
 ): Promise<void> {
   // The openai plugin replaces this parser, because it forwards bodies unchanged.
   app.addContentTypeParser('application/json', (request, payload, done) => app.parseBody(request, payload, 'strict', done))

@@ -10,6 +10,7 @@ import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts
 import { heldTask } from '../domain/subscription/ready-tasks.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { FINAL, type Task } from '../domain/task.ts'
+import { checkBody } from './idempotency-key.ts'
 import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
@@ -103,7 +104,7 @@ async function continueCreation(
   idempotency: Task['idempotency'],
   record: Subscription,
 ): Promise<Created> {
-  if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
+  checkBody(task, idempotency)
   const own = record.id === task.subscription ? record : await context.store.subscription(task.subscription)
   const now = context.clock()
   if (!isUnheld(task, own, now)) return { outcome: 'replayed', task, record }

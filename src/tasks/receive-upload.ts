@@ -32,7 +32,7 @@ const LINK = 'uploads-of-'
 export type Uploads = {
   /**
    * Stores a body of `contentLength` bytes (the header) for the owner and describes it. Throws the failure of one that is no media, above a
-   * limit, or slower than the least rate; it leaves no file then.
+   * limit, or slower than the minimum rate; it leaves no file then.
    */
   receive(owner: string, contentLength: string | undefined, body: Readable): Promise<Record<string, unknown>>
   /** The signed address to which anybody may send files for the owner, by PUT, and when it expires. */

@@ -1,9 +1,9 @@
 /** From the body of a request to its task: the one way in for the Media API and for MCP. */
-import { createHash } from 'node:crypto'
 import type { KeyVersion } from '../domain/api-keys.ts'
 import type { Creating, Stale } from '../domain/subscription/commands.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { createTask, KeyMoved, replay, type Created, type NewTask } from './create-task.ts'
+import { idempotencyOf } from './idempotency-key.ts'
 import { quote, type QuoteContext, type TaskBody } from './quote.ts'
 import { traced } from '../tracing/tracing.ts'
 import type { TaskContext } from './task-context.ts'
@@ -62,7 +62,7 @@ async function submitOnce(
 ): Promise<Created> {
   const current = await currentRecord(context, submitter)
   const { key, creating } = submitter
-  const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
+  const idempotency = idempotencyOf(idempotencyKey, body)
   const known = await replay(context, creating, key.tenant, idempotency, current)
   if (known) return known
   const { object, kind, input, uploads, price, cancelPercent, estimatedCost, record } = await quote(context, body, current)
@@ -85,21 +85,4 @@ async function submitOnce(
     maxAttempts: record.terms.media?.attempts ?? 1,
   }
   return createTask(context, creating, task, record, uploads)
-}
-
-/** SHA-256 over the body with its members sorted: another spelling of the same body is the same request. */
-function bodyHash(body: unknown): string {
-  return createHash('sha256')
-    .update(JSON.stringify(sorted(body)))
-    .digest('hex')
-}
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted)
-  if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(
-    Object.entries(value)
-      .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, member]) => [name, sorted(member)]),
-  )
 }

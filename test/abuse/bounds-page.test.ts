@@ -12,7 +12,7 @@ const page = read('docs/bounds.md')
 const BOUNDS: [page: string, file: string, code: string][] = [
   ['the time for them | 16 KiB, 20 s', 'src/app.ts', 'headersTimeout: 20_000'],
   ['a whole request | 120 s', 'src/app.ts', 'requestTimeout: 120_000'],
-  ['in each 10 s | 10 KiB', 'src/http/least-rate.ts', '{ windowMs: 10_000, bytes: 10 * 1024 }'],
+  ['in each 10 s | 10 KiB', 'src/http/minimum-body-rate.ts', '{ windowMs: 10_000, bytes: 10 * 1024 }'],
   ['a body of `/v1` | 32 MiB', 'plugins/openai/openai.ts', 'BODY_LIMIT = 32 * 1024 * 1024'],
   ['of `/mcp` | 1 MiB', 'plugins/mcp/mcp.ts', 'BODY_LIMIT = 1024 * 1024'],
   ['a body of `/api/v1`, of `/mcp` | 1 MiB', 'plugins/request-body/request-body.ts', 'most: bodyLimit ?? MIB'],
@@ -46,10 +46,10 @@ const BOUNDS: [page: string, file: string, code: string][] = [
   ['| 128, 100, 4 to 64 as fast as it answers', 'plugins/dispatcher/concurrency-limits.ts', 'TENANT_MAX = 100'],
   ['| 128, 100, 4 to 64 as fast as it answers', 'plugins/dispatcher/concurrency-limits.ts', 'MIN_CONCURRENCY = 4'],
   ['| 128, 100, 4 to 64 as fast as it answers', 'plugins/dispatcher/concurrency-limits.ts', 'MAX_CONCURRENCY = 64'],
-  ['redeliveries of a webhook | 10; after one that failed a pause of 30 s, 2 min, 10 min, then 1 h', 'src/domain/redelivery.ts', 'REDELIVERIES_MAX = 10'],
-  ['redeliveries of a webhook | 10; after one that failed a pause of 30 s, 2 min, 10 min, then 1 h', 'src/domain/redelivery.ts', '[30_000, 120_000, 600_000, 3_600_000]'],
-  ['one replay | 500 deliveries of 31 days', 'src/domain/redelivery.ts', 'REPLAY_MAX = 500'],
-  ['one replay | 500 deliveries of 31 days', 'src/domain/redelivery.ts', 'REPLAY_RANGE_MS = 31 * 24 * 3_600_000'],
+  ['redeliveries of a webhook | 10; after one that failed a pause of 30 s, 2 min, 10 min, then 1 h', 'src/domain/webhook-redelivery.ts', 'REDELIVERIES_MAX = 10'],
+  ['redeliveries of a webhook | 10; after one that failed a pause of 30 s, 2 min, 10 min, then 1 h', 'src/domain/webhook-redelivery.ts', '[30_000, 120_000, 600_000, 3_600_000]'],
+  ['one replay | 500 deliveries of 31 days', 'src/domain/webhook-redelivery.ts', 'REPLAY_MAX = 500'],
+  ['one replay | 500 deliveries of 31 days', 'src/domain/webhook-redelivery.ts', 'REPLAY_RANGE_MS = 31 * 24 * 3_600_000'],
 ]
 
 for (const [said, file, code] of BOUNDS) {

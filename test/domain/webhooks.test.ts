@@ -1,7 +1,6 @@
 import t from 'tap'
-import {
-  completedData, decide, envelope, failedData, LOOK_MS, nextAttempt, refundedData, signatureHeaders, type Signing,
-} from '../../src/domain/webhooks.ts'
+import { decide, LOOK_MS, nextAttempt } from '../../src/domain/webhook-retries.ts'
+import { completedData, envelope, failedData, refundedData, signatureHeaders, type Signing } from '../../src/domain/webhooks.ts'
 import { openReceiver, verifies, verifiesStandard } from '../fakes/receiver.ts'
 
 const at = Date.UTC(2026, 10, 21, 8, 0, 0)

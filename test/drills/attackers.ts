@@ -6,7 +6,7 @@ import { chunks, halfOpen, longString, PNG_BEGIN } from '../abuse/half-open.ts'
 import { answer, at, get, post, type Caller } from '../flows/calls.ts'
 
 const MIB = 1024 * 1024
-/** Just above the least rate of a body. */
+/** Just above the minimum rate of a body. */
 const TRICKLE = { bytes: 2 * 1024, everyMs: 1_000 }
 /** How long a client keeps up what does not end by itself. */
 const HOLD_MS = 15_000

@@ -1,7 +1,8 @@
 /** Admission queue, orphaned reservations, and admission over HTTP. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
-import { reservationSweep, DEAD_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { DEAD_MS } from '../../plugins/metering/gateway-heartbeat.ts'
+import { reservationSweep } from '../../plugins/metering/orphaned-reservations.ts'
 import { CONCURRENCY, openAdmissionQueue, type Block } from '../../plugins/metering/admission-queue.ts'
 import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
 import type { Store } from '../../src/backends/store/store.ts'

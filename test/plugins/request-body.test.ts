@@ -1,4 +1,4 @@
-/** Memory budget of request bodies: what counts, the share of each tenant, least rate. A request counts 4 KiB, its bytes, and as much for their text. */
+/** Memory budget of request bodies: what counts, the share of each tenant, minimum rate. A request counts 4 KiB, its bytes, and as much for their text. */
 import { once } from 'node:events'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -79,7 +79,7 @@ t.test('eight half-open requests of a tenant with large announced lengths hold w
   for (const { sent } of open) sent.destroy()
 })
 
-t.test('a body that arrives slower than the least rate is refused, and its connection closed', async (t) => {
+t.test('a body that arrives slower than the minimum rate is refused, and its connection closed', async (t) => {
   const { begin, keys } = await openHold(t, { rate: { windowMs: 50, bytes: 100 } })
   const [silent, chunked] = await Promise.all([begin(keys.one, '"', { 'content-length': 1000 }), begin(keys.one, '"')])
   t.same(await Promise.all([silent.status, chunked.status]), [408, 408])

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { disconnectStalled } from '../../src/upstream/exchange/answer-writer.ts'
+import { disconnectStalled } from '../../src/http/stalled-clients.ts'
 
 const STALLED_MS = 3_600_000
 

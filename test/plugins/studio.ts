@@ -14,7 +14,7 @@ import { REFUSALS } from '../../src/egress/target-url.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { linkedFile, signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
-import { partsAtRate, type LeastRate } from '../../src/http/least-rate.ts'
+import { partsAtRate, type MinimumRate } from '../../src/http/minimum-body-rate.ts'
 import { openUploads, type UploadLimits } from '../../src/tasks/receive-upload.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { monotonicUuids } from '../../src/tasks/task-ids.ts'
@@ -36,7 +36,7 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits>; uploadRate?: LeastRate }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits>; uploadRate?: MinimumRate }
 
 /** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results; `uploadLimits` and `uploadRate` those of uploads. */
 export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given, uploadLimits = {}, uploadRate }: StudioOptions = {}): Promise<Studio> {

@@ -108,7 +108,7 @@ t.test('an upload that is broken off leaves nothing', async (t) => {
   }
 })
 
-t.test('an upload slower than the least rate gives its place back, by session, key or signed address', async (t) => {
+t.test('an upload slower than the minimum rate gives its place back, by session, key or signed address', async (t) => {
   for (const { name, open } of await backends(t)) {
     const room = await openRoom(t, { files: await open(), loops: false, uploadLimits: { arriving: 1 }, uploadRate: { windowMs: 200, bytes: 1000 } })
     const { port } = (await listen(room)).address() as AddressInfo

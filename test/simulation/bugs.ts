@@ -405,7 +405,7 @@ const codingBugs: Listed[] = [
   },
   {
     name: 'a process is considered dead too early',
-    file: 'plugins/metering/orphaned-reservations.ts', within: 20,
+    file: 'plugins/metering/gateway-heartbeat.ts', within: 20,
     from: 'export const DEAD_MS = 45_000',
     to: 'export const DEAD_MS = 12_000',
   },

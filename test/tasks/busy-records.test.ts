@@ -1,7 +1,8 @@
 /** Records that are too busy to be changed, in claims and sweeps: the tenants of all other records are served. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { reservationSweep, DEAD_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { DEAD_MS } from '../../plugins/metering/gateway-heartbeat.ts'
+import { reservationSweep } from '../../plugins/metering/orphaned-reservations.ts'
 import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { Busy, Unavailable } from '../../src/domain/errors.ts'

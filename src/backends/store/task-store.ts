@@ -1,5 +1,5 @@
 /** Store verbs for tasks, webhook deliveries and ended media periods. */
-import type { Redelivery } from '../../domain/redelivery.ts'
+import type { Redelivery } from '../../domain/webhook-redelivery.ts'
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
 import type {
   Delivery,
@@ -117,7 +117,7 @@ export type TaskStore = {
   /** Makes a delivery due at `at` if it is `waiting`; false if it is not. */
   releaseDelivery(id: string, at: number): Promise<boolean>
   /**
-   * Makes a delivery due at `now` for one more attempt, by the rule of `redeliver` in `src/domain/redelivery.ts`, and returns it as it is
+   * Makes a delivery due at `now` for one more attempt, by the rule of `redeliver` in `src/domain/webhook-redelivery.ts`, and returns it as it is
    * then. Null: not there, or another tenant's.
    */
   redeliver(tenant: string, id: string, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null>

@@ -35,11 +35,3 @@ export type WriterOptions = {
   /** Silence on a stream before it gets a keep-alive comment. */
   keepAliveMs: number
 }
-
-/** For an answer that was ended: destroys its connection when the client reads nothing of it for `stalledMs`, so that its request is settled. */
-export function disconnectStalled(raw: ServerResponse, stalledMs: number): void {
-  // The operating system has taken all of it, as it does unless a client reads slowly, or nobody reads any more.
-  if (raw.destroyed || (raw.writableEnded && raw.writableLength === 0)) return
-  // Node restarts this timer while bytes leave its queue, destroys the socket when nobody handles it, and sets the keep-alive timeout after the answer.
-  raw.setTimeout(stalledMs)
-}

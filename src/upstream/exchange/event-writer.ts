@@ -1,8 +1,9 @@
 /** Writes a stream of server-sent events: headers with the first bytes, keep-alive comments in silence, back-pressure, and a limit for stalled clients. */
 import type { OutgoingHttpHeaders } from 'node:http'
 import { openDeadline } from '../../http/deadlines.ts'
+import { disconnectStalled } from '../../http/stalled-clients.ts'
 import type { AnswerSource } from '../http/answer.ts'
-import { disconnectStalled, type AnswerWriter, type Client, type WriterOptions } from './answer-writer.ts'
+import type { AnswerWriter, Client, WriterOptions } from './answer-writer.ts'
 
 const KEEP_ALIVE = ': keep-alive\n\n'
 /** Clients of the Messages wire wait for this event. */

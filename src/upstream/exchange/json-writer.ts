@@ -1,5 +1,6 @@
 /** Writes a JSON answer: past the server's framework, whose serialization and hooks have nothing to add. */
-import { disconnectStalled, type AnswerWriter, type Client, type WriterOptions } from './answer-writer.ts'
+import { disconnectStalled } from '../../http/stalled-clients.ts'
+import type { AnswerWriter, Client, WriterOptions } from './answer-writer.ts'
 
 export class JsonWriter implements AnswerWriter {
   readonly #client: Client

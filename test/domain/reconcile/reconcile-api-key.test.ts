@@ -1,7 +1,8 @@
 /** Reconcile decisions for ApiKeys, over plain data. Rotation and Plans have their own files. */
 import t from 'tap'
 import { clusterRefused } from '../../../src/domain/reconcile/not-ready-reasons.ts'
-import { isAdmitted, keyStoreUnavailable, reconcileDeletedKey, reconcileKey, admittedKeys } from '../../../src/domain/reconcile/reconcile-api-key.ts'
+import { admittedKeys, isAdmitted } from '../../../src/domain/reconcile/max-keys.ts'
+import { keyStoreUnavailable, reconcileDeletedKey, reconcileKey } from '../../../src/domain/reconcile/reconcile-api-key.ts'
 import { planStoreUnavailable } from '../../../src/domain/reconcile/reconcile-plan.ts'
 import { ALL_GOOD, applied, conditions, edit, HOUR, iso, ISSUE, issued, key, plan, respec, secretOf, T0, version, world } from './reconcile-world.ts'
 

@@ -8,7 +8,7 @@ import { failureOf, faulty, isGood } from '../provider/failure.ts'
 import { bytesOf, extensionOf, loadSharp, maskFor, PICTURE_TYPES, pictureOf } from '../provider/mask.ts'
 import { filePart, multipart, type Part } from '../provider/multipart.ts'
 import { measured, together, type Fetched, type Results } from '../provider/result.ts'
-import { complaintOf } from './complaints.ts'
+import { complaintOf } from './error-codes.ts'
 import { imageSize, styleOf, type Size } from './model-traits.ts'
 
 export type Edit = Extract<OperationRequest, { kind: 'ai_edit' | 'inpaint' }>

@@ -7,7 +7,7 @@ import type { Made, NotMade, Run } from '../engine.ts'
 import { jsonBody } from '../provider/api.ts'
 import type { Order } from '../provider/ordered-request.ts'
 import { measured, type Results } from '../provider/result.ts'
-import { complaintOf } from './complaints.ts'
+import { complaintOf } from './error-codes.ts'
 
 export type Sound = { endpoint: 'audio/generate' | 'audio/speech'; voice: string }
 

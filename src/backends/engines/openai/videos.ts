@@ -10,7 +10,7 @@ import { filePart, multipart, type Part } from '../provider/multipart.ts'
 import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
 import { measured, type Results } from '../provider/result.ts'
-import { complaintOf } from './complaints.ts'
+import { complaintOf } from './error-codes.ts'
 
 type Around = { api: Api; results: Results; outside: Outside; background(work: Promise<unknown>): void }
 

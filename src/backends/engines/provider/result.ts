@@ -6,7 +6,7 @@ import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-i
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
 import type { Limits, Unit } from '../../../domain/media-generations.ts'
-import { defectOf } from './defects.ts'
+import { defectOf } from './damaged-results.ts'
 import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
 import type { Outside } from './dependencies.ts'
 import type { Reach } from './settings.ts'

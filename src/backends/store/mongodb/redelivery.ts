@@ -3,7 +3,7 @@
  * that ends before it scheduled the queue has answered nobody; the repeated request schedules it.
  */
 import { randomUUID } from 'node:crypto'
-import { redeliver, type Redelivery } from '../../../domain/redelivery.ts'
+import { redeliver, type Redelivery } from '../../../domain/webhook-redelivery.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchChanges } from './bulk-commands.ts'

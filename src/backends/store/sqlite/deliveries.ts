@@ -1,5 +1,5 @@
 /** Webhook deliveries in SQLite: JSON records with the columns that indexes use, and their claims. */
-import { redeliver } from '../../../domain/redelivery.ts'
+import { redeliver } from '../../../domain/webhook-redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { capOf } from '../task-store.ts'

@@ -1,21 +1,21 @@
-/** The least rate of request bodies, so that slow clients do not hold memory or places. */
+/** The minimum rate of request bodies, so that slow clients do not hold memory or places. */
 import type { Readable } from 'node:stream'
 import { Failure } from '../domain/errors.ts'
 import { openDeadline } from './deadlines.ts'
 
-export type LeastRate = {
+export type MinimumRate = {
   /** Each window, from the first read on, must bring at least `bytes`. */
   windowMs: number
   bytes: number
 }
 
-export const LEAST_RATE: LeastRate = { windowMs: 10_000, bytes: 10 * 1024 }
+export const MINIMUM_RATE: MinimumRate = { windowMs: 10_000, bytes: 10 * 1024 }
 
 /**
  * The parts of a body that is passed on as it arrives. Only time in which the reader waits for the client counts. Throws `request_timeout`, and
  * `invalid_request` when the client leaves; the rest of the body is left unread.
  */
-export async function* partsAtRate(body: Readable, { windowMs, bytes }: LeastRate = LEAST_RATE): AsyncGenerator<Buffer, void> {
+export async function* partsAtRate(body: Readable, { windowMs, bytes }: MinimumRate = MINIMUM_RATE): AsyncGenerator<Buffer, void> {
   const parts: AsyncIterator<Buffer> = body.iterator({ destroyOnReturn: false })
   let late = () => {}
   // In the phase after that of reads: what arrived while this process was busy counts.

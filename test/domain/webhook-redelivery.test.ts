@@ -1,5 +1,5 @@
 import t from 'tap'
-import { redeliver, redeliverableAt } from '../../src/domain/redelivery.ts'
+import { redeliver, redeliverableAt } from '../../src/domain/webhook-redelivery.ts'
 import type { Delivery, DeliveryAttempt } from '../../src/domain/task.ts'
 
 const T0 = Date.UTC(2026, 0, 5)
