@@ -60,8 +60,12 @@ async function openDatabase(server: string): Promise<Real> {
   const name = `simulation-${randomUUID()}`
   const [base = '', query] = server.split('?')
   const url = `${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`
-  const handles: Real['handles'] = [await open(url), await open(url)]
-  const recover = loseInsertions()
+  const { settled, recover } = loseInsertions()
+  const opened = async (): Promise<Handle> => {
+    const { store, records } = await open(url)
+    return { store, records: { ...records, replace: (record, expected) => records.replace(record, expected).finally(settled) } }
+  }
+  const handles: Real['handles'] = [await opened(), await opened()]
   return {
     handles,
     tear,
@@ -83,15 +87,26 @@ async function open(url: string): Promise<Handle> {
   return { store, records: found }
 }
 
-/** Patches the driver; returns the function that ends it. */
-function loseInsertions(): () => void {
+/** Patches the driver until `recover`. `settled`: what a replacement inserts in the background belongs to its step; left alone, it would end at a later one on a busy machine. */
+function loseInsertions(): { settled: () => Promise<void>; recover: () => void } {
   const { bulkWrite } = Collection.prototype
+  const inProgress = new Set<Promise<unknown>>()
   let count = 0
-  Collection.prototype.bulkWrite = async function (this: Collection, ...values) {
-    if (this.collectionName === 'usage_records' && count++ % 2 === 0) throw new MongoNetworkError('the process has ended')
-    return bulkWrite.apply(this, values)
+  Collection.prototype.bulkWrite = function (this: Collection, ...values) {
+    if (this.collectionName !== 'usage_records') return bulkWrite.apply(this, values)
+    const written = count++ % 2 === 0 ? Promise.reject(new MongoNetworkError('the process has ended')) : bulkWrite.apply(this, values)
+    inProgress.add(written)
+    return written.finally(() => inProgress.delete(written))
   }
-  return () => void Object.assign(Collection.prototype, { bulkWrite })
+  return { settled: () => allSettled(inProgress), recover: () => void Object.assign(Collection.prototype, { bulkWrite }) }
+}
+
+/** Also of those that begin next, as a batch or the rest of a verb does. */
+async function allSettled(inProgress: Set<Promise<unknown>>): Promise<void> {
+  do {
+    await Promise.allSettled(inProgress)
+    await nextTick()
+  } while (inProgress.size > 0)
 }
 
 const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
@@ -118,10 +133,7 @@ async function tear<T>(verb: () => Promise<T>, { write, happens }: Tear): Promis
     return await verb()
   } finally {
     // A verb that failed may have writes in progress, each of which may start another.
-    do {
-      await Promise.allSettled(inProgress)
-      await nextTick()
-    } while (inProgress.size > 0)
+    await allSettled(inProgress)
     Object.assign(Collection.prototype, original)
   }
 }
