@@ -74,7 +74,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
             request.session = await sessions.of(request)
             request.log.setBindings({ tenant: request.session.session.tenant })
           })
-          api.setValidatorCompiler(strictValidator())
+          api.setValidatorCompiler(strictValidator)
           app.errors.own(api, { problem: true })
           await api.register(async (account) => {
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))

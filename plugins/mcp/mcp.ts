@@ -27,7 +27,7 @@ const Message = Type.Object(
 async function mcp(app: FastifyInstance): Promise<void> {
   let opening: Promise<Endpoint> | null = null
 
-  app.setValidatorCompiler(strictValidator())
+  app.setValidatorCompiler(strictValidator)
 
   app.addHook('onRequest', async ({ headers, socket }) => {
     const allowed =

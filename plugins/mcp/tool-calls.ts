@@ -28,11 +28,10 @@ export type ToolCalls = {
 export function openToolCalls(app: FastifyInstance): ToolCalls {
   const { tasks } = app
   const mediaOf = openMediaContent({ files: app.files, link: tasks.link, log: app.log })
-  const compile = strictValidator()
   const tools = new Map(
     [...creationTools(tasks), ...accountTools(tasks), uploadTool(tasks, app.uploads)].map((tool) => [
       tool.name,
-      { ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) },
+      { ...tool, valid: strictValidator({ schema: tool.input, httpPart: 'body' }) },
     ]),
   )
 

@@ -24,7 +24,7 @@ export type MediaOptions = {
 }
 
 async function media(app: FastifyInstance, { keyless = false }: MediaOptions): Promise<void> {
-  app.setValidatorCompiler(strictValidator())
+  app.setValidatorCompiler(strictValidator)
   app.errors.own(app, { api: 'media', problem: true })
   const { reads, creates } = configsOf(keyless)
   creationRoutes(app, creates, keyless)

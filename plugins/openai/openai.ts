@@ -101,7 +101,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     reply.header('request-id', id)
     return messagesModelEntry(upstreams.contextWindow())
   })
-  const lists = { ...reads, schema: { querystring: UsageQuery }, validatorCompiler: strictValidator() }
+  const lists = { ...reads, schema: { querystring: UsageQuery }, validatorCompiler: strictValidator }
   app.get<{ Querystring: Static<typeof UsageQuery> }>('/v1/usage/records', lists, async ({ caller, query }) =>
     listUsage(store, caller?.key.subscription ?? '', query, clock()),
   )

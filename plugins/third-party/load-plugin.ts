@@ -72,9 +72,9 @@ function checkedOptions(schema: unknown, given: Record<string, string>, wrong: W
   )
 }
 
-function compiled(schema: unknown, wrong: Wrong): ReturnType<ReturnType<typeof strictValidator>> {
+function compiled(schema: unknown, wrong: Wrong): ReturnType<typeof strictValidator> {
   try {
-    return strictValidator()({ schema: schema as object, httpPart: 'querystring' })
+    return strictValidator({ schema: schema as object, httpPart: 'querystring' })
   } catch (error) {
     throw wrong(`has an optionsSchema that is no JSON Schema: ${(error as Error).message}`, error)
   }

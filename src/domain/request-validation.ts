@@ -9,31 +9,33 @@ const options: Options = {
   removeAdditional: false,
   strict: false,
   meta: false,
+  // Schemas of one `$id` may differ from one app to the next.
+  addUsedSchema: false,
   validateSchema: false,
   discriminator: true,
 }
 
 export type Compile = (route: { schema: object; httpPart?: string }) => ValidateFunction
 
-/** Creates the schema compiler of the Media API and MCP. Everything but the `body` of a request is text. */
-export function strictValidator(): Compile {
-  const formats = { 'date-time': (text: string) => DATE_TIME.test(text) && isTime(text) }
-  const body = new Ajv({ ...options, formats, coerceTypes: false })
-  const firstFault = new Ajv({ ...options, formats, coerceTypes: false, allErrors: false })
-  const text = new Ajv({ ...options, formats, coerceTypes: true })
-  return ({ schema, httpPart }) => {
-    if (httpPart !== 'body') return text.compile(schema)
-    const all = body.compile(schema)
-    let first: ValidateFunction | null = null
-    const validate = ((data: unknown) => {
-      // Each value can have a fault, and Ajv cannot stop after some of them.
-      const chosen = hasAtMost(MOST_VALUES, data) ? all : (first ??= firstFault.compile(schema))
-      const isValid = chosen(data)
-      validate.errors = chosen.errors ?? null
-      return isValid
-    }) as ValidateFunction
-    return validate
-  }
+const formats = { 'date-time': (text: string) => DATE_TIME.test(text) && isTime(text) }
+/** One for all routes: an instance compiles a schema once, and many routes share theirs. */
+const body = new Ajv({ ...options, formats, coerceTypes: false })
+const firstFault = new Ajv({ ...options, formats, coerceTypes: false, allErrors: false })
+const text = new Ajv({ ...options, formats, coerceTypes: true })
+
+/** The schema compiler of the Media API, the dashboard and MCP. Everything but the `body` of a request is text. */
+export const strictValidator: Compile = ({ schema, httpPart }) => {
+  if (httpPart !== 'body') return text.compile(schema)
+  const all = body.compile(schema)
+  let first: ValidateFunction | null = null
+  const validate = ((data: unknown) => {
+    // Each value can have a fault, and Ajv cannot stop after some of them.
+    const chosen = hasAtMost(MOST_VALUES, data) ? all : (first ??= firstFault.compile(schema))
+    const isValid = chosen(data)
+    validate.errors = chosen.errors ?? null
+    return isValid
+  }) as ValidateFunction
+  return validate
 }
 
 const DATE_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/

@@ -60,7 +60,7 @@ async function openSite(t: Test, kubeconfig: string, isGranted: boolean): Promis
   app.decorate('derivedKeys', deriveKeys(SEALING))
   app.decorate('resources', resources)
   await app.register(errors)
-  app.setValidatorCompiler(strictValidator())
+  app.setValidatorCompiler(strictValidator)
   const session: Session = { id: 's', user: { id: 'ada', name: 'Ada' }, signIn: 'oidc', tenants: [namespace], tenant: namespace, createdAt: 0, expiresAt: Infinity }
   app.decorateRequest('session', null)
   app.addHook('onRequest', async (request) => void (request.session = { session, tenant: namespace }))

@@ -3,7 +3,6 @@ import { GENERATION_FIELDS } from '../../src/domain/media-generations.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 import { faultsOf, invalid, strictValidator } from '../../src/domain/request-validation.ts'
 
-const compile = strictValidator()
 const schema = {
   type: 'object',
   required: ['kind'],
@@ -12,7 +11,7 @@ const schema = {
 }
 
 function faults(body: object): Record<string, string> {
-  const valid = compile({ schema, httpPart: 'body' })
+  const valid = strictValidator({ schema, httpPart: 'body' })
   t.notOk(valid({ kind: 'image', prompt: 'x', ...body }))
   return Object.fromEntries(faultsOf(valid.errors ?? []).map(({ path, message }) => [path, message]))
 }
@@ -49,7 +48,7 @@ t.test('every fault is reported as a sentence with its path', async (t) => {
 })
 
 t.test('the first fault is reported in words, and up to twenty by their paths', async (t) => {
-  const valid = compile({ schema, httpPart: 'body' })
+  const valid = strictValidator({ schema, httpPart: 'body' })
   valid(Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x${i}`, 1])))
   const failure = invalid(faultsOf(valid.errors ?? []))
   t.match(failure, { status: 400, message: '/kind is required.', facts: { param: 'kind' } })

@@ -72,9 +72,16 @@ function readOptions({ scratch = SCRATCH, ffmpeg = null, ...others }: Record<str
   return { scratch: absolutePath('scratch', scratch), ffmpeg: ffmpeg === null ? null : absolutePath('ffmpeg', ffmpeg) }
 }
 
+/** Of the programs that were examined, by the path of ffmpeg. */
+const builds = new Map<string, Available>()
+
 /** No process can be started where the machine is out of them. */
-function examine(programs: Programs): Promise<Available> {
-  return supported(programs).catch((): Available => ({ outcome: 'missing', message: `${programs.ffmpeg} cannot be executed` }))
+async function examine(programs: Programs): Promise<Available> {
+  const build =
+    builds.get(programs.ffmpeg) ??
+    (await supported(programs).catch((): Available => ({ outcome: 'missing', message: `${programs.ffmpeg} cannot be executed` })))
+  if (build.outcome === 'found') builds.set(programs.ffmpeg, build)
+  return build
 }
 
 function operationsOf(found: Available): Operations {
