@@ -2,7 +2,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
-import { hasClosed } from '../../src/concurrency/disconnect.ts'
+import { hasClosed } from '../../src/http/disconnect.ts'
 import { inTurn } from '../../src/concurrency/in-turn.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Delivery } from '../../src/domain/task.ts'

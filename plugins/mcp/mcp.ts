@@ -6,7 +6,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
-import { disconnectSignal } from '../../src/concurrency/disconnect.ts'
+import { disconnectSignal } from '../../src/http/disconnect.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import type { Endpoint } from './mcp-endpoint.ts'

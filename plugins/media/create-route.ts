@@ -1,7 +1,7 @@
 /** `POST /generations` and `POST /operations`: quotes, creates, and waits for the end with `Prefer: wait`. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { disconnectSignal } from '../../src/concurrency/disconnect.ts'
+import { disconnectSignal } from '../../src/http/disconnect.ts'
 import { planNameOf } from '../../src/domain/plans.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Write } from '../../src/backends/store/queued-command.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import { onceClosed } from '../../src/concurrency/disconnect.ts'
+import { onceClosed } from '../../src/http/disconnect.ts'
 import { tenantOf } from '../../src/domain/plans.ts'
 import type { Answer, Command } from '../../src/domain/subscription/commands.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'

@@ -5,7 +5,7 @@
 import { randomUUIDv7 } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { onceClosed } from '../../src/concurrency/disconnect.ts'
+import { onceClosed } from '../../src/http/disconnect.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { closeFlatCharge, holdFlatCharge } from '../../src/tasks/flat-charge.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'

@@ -5,7 +5,7 @@
 import { isAscii } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
-import { hasClosed } from '../../src/concurrency/disconnect.ts'
+import { hasClosed } from '../../src/http/disconnect.ts'
 import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
 import { MINIMUM_RATE, type MinimumRate } from '../../src/http/minimum-body-rate.ts'
 import { parseIncrementally } from '../../src/json/incremental-json.ts'

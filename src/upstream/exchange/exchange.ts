@@ -4,7 +4,7 @@
  * A JSON answer and a stream differ in their writer and in what may follow a beginning alone.
  */
 import type { Write } from '../../backends/store/queued-command.ts'
-import { hasClosed } from '../../concurrency/disconnect.ts'
+import { hasClosed } from '../../http/disconnect.ts'
 import { Failure, overLimit } from '../../domain/errors.ts'
 import { chargeOf, type Usage } from '../../domain/token-windows.ts'
 import type { AnswerSource } from '../http/answer.ts'

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { disconnectSignal, hasClosed, onceClosed } from '../../src/concurrency/disconnect.ts'
+import { disconnectSignal, hasClosed, onceClosed } from '../../src/http/disconnect.ts'
 
 t.test('work for a client that leaves is cancelled, also work that begins after the client has left', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')
