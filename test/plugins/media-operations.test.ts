@@ -3,7 +3,7 @@ import t from 'tap'
 import { png, wav } from '../backends/engines/media-samples.ts'
 import { VALID } from '../contracts/operations/bodies.ts'
 import { IMAGE, openSources } from '../contracts/operations/sources.ts'
-import { operationPromises, type Surface } from '../contracts/operations.ts'
+import { operationPromises, runPromises, type Surface } from '../contracts/operations.ts'
 import { runContract } from '../contracts/run-contract.ts'
 import { MEDIA } from './gateway.ts'
 import { openStudio } from './studio.ts'
@@ -15,6 +15,7 @@ const rest: Surface = {
 }
 
 t.test('the operations of the contract over REST', (t) => runContract(t, operationPromises(rest), () => null))
+t.test('what becomes of operations', (t) => runContract(t, runPromises(rest), () => null))
 
 t.test('an operation is created, retrieved, listed and canceled like a generation, in a collection of its own', async (t) => {
   const studio = await openStudio(t, { loops: false })

@@ -76,8 +76,8 @@ function cutOff(request: IncomingMessage, response: ServerResponse): void {
 
 const ok = (body: string | Buffer, type = 'image/png'): Answer => ({ status: 200, headers: { 'content-type': type }, body })
 
-/** The answer of the source, the code of the task's error, and whether another attempt is made. `slow` needs a short time-out. */
-export const BROKEN: { name: string; answer: Answer; code: string; retried: boolean; slow?: true }[] = [
+/** The answer of the source, the code of the task's error, and whether another attempt is made. */
+export const BROKEN: { name: string; answer: Answer; code: string; retried: boolean }[] = [
   { name: '404', answer: { status: 404 }, code: 'input_unreachable', retried: false },
   { name: '403 with a picture', answer: { status: 403, body: IMAGE }, code: 'input_unreachable', retried: false },
   { name: '429', answer: { status: 429 }, code: 'input_unreachable', retried: false },
@@ -85,8 +85,8 @@ export const BROKEN: { name: string; answer: Answer; code: string; retried: bool
   { name: '503 with a picture', answer: { status: 503, body: IMAGE }, code: 'input_unreachable', retried: true },
   { name: 'a reset', answer: 'reset', code: 'input_unreachable', retried: true },
   { name: 'a body that breaks off', answer: cutOff, code: 'input_unreachable', retried: true },
-  { name: 'no answer', answer: 'never', code: 'input_unreachable', retried: true, slow: true },
-  { name: 'a body that stalls', answer: stalled, code: 'input_unreachable', retried: true, slow: true },
+  { name: 'no answer', answer: 'never', code: 'input_unreachable', retried: true },
+  { name: 'a body that stalls', answer: stalled, code: 'input_unreachable', retried: true },
   { name: 'a body without an end', answer: endless, code: 'input_too_large', retried: false },
   { name: 'a length that is too large', answer: { status: 200, headers: { 'content-length': '1000000000' }, body: '' }, code: 'input_too_large', retried: false },
   { name: 'a redirect inwards', answer: { redirect: 'http://169.254.169.254/latest/meta-data' }, code: 'input_not_allowed', retried: false },
