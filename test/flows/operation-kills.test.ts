@@ -1,4 +1,4 @@
-/** SIGKILL of the process that runs an operation of the local engine, amid its real child process: another process finishes the task. */
+/** SIGKILL of the process that runs operations of the local engines, amid their real child processes: another process finishes the tasks. */
 import { execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -23,8 +23,8 @@ t.setTimeout(SIDE_TIMEOUT_MS)
 const missing = missingOperations(readModels({}).models)
 const imageSkip = (kind: Modelled): string | false => missing[kind] ?? false
 
-/** The operations of the local engine, each long enough to be interrupted, and why one cannot run here. */
-const CASES: readonly { body: (url: string) => object; skip: string | false }[] = [
+/** The operations of the local engines, each long enough to be interrupted, and why one cannot run here. */
+const OPERATIONS: readonly { body: (url: string) => { operation: string }; skip: string | false }[] = [
   { body: (url) => ({ operation: 'trim', media_url: `${url}/film`, start_time: 0.5 }), skip: withoutFfmpeg },
   { body: (url) => ({ operation: 'merge', media_urls: [`${url}/film`, `${url}/film`], transition: 'fade' }), skip: withoutFfmpeg },
   { body: (url) => ({ operation: 'upscale', media_url: `${url}/picture`, scale: 2 }), skip: imageSkip('upscale') },
@@ -34,7 +34,7 @@ const CASES: readonly { body: (url: string) => object; skip: string | false }[] 
 
 const skip = (process.platform !== 'linux' || TETHER.length === 0) && 'needs /proc and setpriv of Linux'
 for (const side of SIDES) {
-  t.test(`${side.name}: SIGKILL amid the child process of an operation`, { timeout: SIDE_TIMEOUT_MS, skip }, async (t) => {
+  t.test(`${side.name}: SIGKILL amid the child processes of operations: none is left, nor a scratch folder, and each task is completed and charged once`, { timeout: SIDE_TIMEOUT_MS, skip }, async (t) => {
     const start = await side.open(t)
     if (start) await kills(t, start)
   })
@@ -62,37 +62,41 @@ async function openSource(t: Test, folder: string): Promise<string> {
 }
 
 /** The running programs with a folder in their arguments: ffmpeg, or Node for pictures. */
-async function programsIn(folder: string): Promise<number[]> {
-  const found: number[] = []
+async function programsIn(folder: string): Promise<{ pid: number; command: string }[]> {
+  const found: { pid: number; command: string }[] = []
   for (const pid of (await readdir('/proc')).map(Number).filter((pid) => pid > 0)) {
     const [command, program] = await Promise.all([readFile(`/proc/${pid}/cmdline`, 'utf8'), readlink(`/proc/${pid}/exe`)]).catch(() => ['', ''])
-    if (command.includes(folder) && /^(ffmpeg|node)$/.test(basename(program))) found.push(pid)
+    if (command.includes(folder) && /^(ffmpeg|node)$/.test(basename(program))) found.push({ pid, command })
   }
   return found
 }
 
-/** Stopped children do not end by themselves: they are gone only if they are killed. */
-async function stopped(children: readonly number[]): Promise<boolean> {
-  try {
-    for (const pid of children) process.kill(pid, 'SIGSTOP')
-    return children.length > 0
-  } catch {
-    return false
+/** Stops the running programs in a folder, which do not end then unless they are killed, and returns those of its folders that have one. */
+async function stopIn(folder: string): Promise<Set<string>> {
+  const stopped = new Set<string>()
+  for (const { pid, command } of await programsIn(folder)) {
+    try {
+      process.kill(pid, 'SIGSTOP')
+      stopped.add(/^[^/\0]+/.exec(command.slice(command.indexOf(folder) + folder.length + 1))![0])
+    } catch {
+      // It has just ended.
+    }
   }
+  return stopped
 }
 
 async function kills(t: Test, start: Start): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   await mkdir(join(folder, 'tmp'))
-  await declare(folder, 'plans', mediaPlan('studio'), apiKey('studio-key', 'studio'))
+  await declare(folder, 'plans', mediaPlan('studio', {}, { maxConcurrentTasks: OPERATIONS.length }), apiKey('studio-key', 'studio'))
   const url = await openSource(t, folder)
-  const env = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', TMPDIR: join(folder, 'tmp') }
+  const env = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WORKER_SLOTS: String(OPERATIONS.length), TMPDIR: join(folder, 'tmp') }
   let program: Program = await start({ folder, env })
   let worker = program
   t.teardown(async () => {
     await Promise.all([program.kill(), worker.kill()])
-    for (const pid of await programsIn(scratch)) process.kill(pid, 'SIGKILL')
+    for (const { pid } of await programsIn(scratch)) process.kill(pid, 'SIGKILL')
   })
   const key = await program.key('studio-key')
   const scratch = join(folder, 'tmp', `tollgate-${process.getuid?.()}`)
@@ -108,36 +112,38 @@ async function kills(t: Test, start: Start): Promise<void> {
     else worker = await start({ folder, env, roles: ['worker'] })
   }
 
-  let charged = 0
-  for (const { body, skip } of CASES) {
-    const request = body(url) as { operation: string }
-    await t.test(`${request.operation}: no process and no scratch folder is left, and the task is completed and charged once`, { skip }, async (t) => {
+  const tasks: Json[] = []
+  for (const { body, skip } of OPERATIONS) {
+    const request = body(url)
+    await t.test(request.operation, { skip }, async (t) => {
       const { status, body: task } = await answer(await post(program, key, '/api/v1/operations', request))
       t.equal(status, 202)
-      await eventually('a child process', async () => ((await stopped(await programsIn(scratch))) ? true : null))
-      const left = await readdir(scratch)
-      t.equal(left.length, 1, 'the scratch folder of the run')
-      await killWorker()
-      await eventually('the end of the child process', async () => ((await programsIn(scratch)).length === 0 ? true : null))
-      t.same(await readdir(scratch), left)
-      await restart()
-      t.same((await readdir(scratch)).filter((name) => left.includes(name)), [], 'the start removed the folder')
-      const done = await ended(program, key, task)
-      t.match(done, { status: 'completed', error: null })
-      charged += Math.round(Number(at(done, 'actual_cost')) * 1e6)
-      t.ok(Number(at(done, 'actual_cost')) > 0)
+      tasks.push(task)
     })
   }
+  await eventually('a child process of each', async () => ((await stopIn(scratch)).size === tasks.length ? true : null))
+  const left = await readdir(scratch)
+  t.equal(left.length, tasks.length, 'the scratch folders of the runs')
+  await killWorker()
+  await eventually('the end of the child processes', async () => ((await programsIn(scratch)).length === 0 ? true : null))
+  t.same(await readdir(scratch), left)
+  await restart()
+  t.same((await readdir(scratch)).filter((name) => left.includes(name)), [], 'the start removed the folders')
 
-  await t.test('nothing is held, what was burned is the sum of the charges, and the scratch folder is empty', async (t) => {
-    const { body } = await eventually('all money to be settled', async () => {
-      const usage = await get(program, key, '/api/v1/usage')
-      return at(usage.body, 'held') === '0.0000' ? usage : null
-    })
-    t.equal(Math.round(Number(at(body, 'burned')) * 1e6), charged)
-    t.same(await readdir(scratch).catch(() => []), [])
-    t.same(await programsIn(scratch), [])
+  let charged = 0
+  for (const task of tasks) {
+    const done = await ended(program, key, task)
+    t.match(done, { status: 'completed', error: null })
+    t.ok(Number(at(done, 'actual_cost')) > 0)
+    charged += Math.round(Number(at(done, 'actual_cost')) * 1e6)
+  }
+  const { body } = await eventually('all money to be settled', async () => {
+    const usage = await get(program, key, '/api/v1/usage')
+    return at(usage.body, 'held') === '0.0000' ? usage : null
   })
+  t.equal(Math.round(Number(at(body, 'burned')) * 1e6), charged, 'each is charged once')
+  t.same(await readdir(scratch).catch(() => []), [])
+  t.same(await programsIn(scratch), [])
 }
 
 /** Without a timeout: the lease has to pass first, and encoding takes as long as the machine's load makes it. */
