@@ -80,7 +80,7 @@ const opencode = (npm: '@ai-sdk/openai-compatible' | '@ai-sdk/anthropic'): Agent
     await writeFile(join(work, 'opencode.json'), JSON.stringify({ ...settings, autoupdate: false, permission: 'allow' }))
     await writeFile(join(home, 'prompt.txt'), prompt)
     const binary = join(dirname(path), `../opencode-${process.platform}-${process.arch}/bin/opencode`)
-    const env = { HOME: home, OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1', TOLLGATE_API_KEY: key }
+    const env = { HOME: home, OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1', npm_config_offline: 'true', TOLLGATE_API_KEY: key }
     return run('sh', ['-c', '"$0" run --format json < "$HOME/prompt.txt"', binary], { cwd: work, env, signal })
   },
 })

@@ -33,8 +33,6 @@ export type MessagesClient = {
   tool: string
   /** The forms of answers that it asks for. */
   streamed: boolean[]
-  /** It obeys `signal`. */
-  aborts?: true
   ask(asked: Asked): Promise<Told>
 }
 
@@ -144,8 +142,8 @@ async function askAgentSdk(asked: Asked): Promise<string> {
 }
 
 export const MESSAGES_CLIENTS: Record<string, MessagesClient> = {
-  "Anthropic's SDK for JavaScript": { server: 'anthropic-node', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askSdk(asked)) },
-  "Anthropic's SDK for Python": { server: 'anthropic-python', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askPython(asked)) },
-  "the AI SDK's Anthropic provider": { server: 'ai-sdk-anthropic', tool: 'add', streamed: [false, true], aborts: true, ask: (asked) => told(askAiSdk(asked)) },
-  'the Claude Agent SDK': { server: 'claude-agent-sdk', tool: 'mcp__sums__add', streamed: [true], aborts: true, ask: (asked) => told(askAgentSdk(asked)) },
+  "Anthropic's SDK for JavaScript": { server: 'anthropic-node', tool: 'add', streamed: [false, true], ask: (asked) => told(askSdk(asked)) },
+  "Anthropic's SDK for Python": { server: 'anthropic-python', tool: 'add', streamed: [false, true], ask: (asked) => told(askPython(asked)) },
+  "the AI SDK's Anthropic provider": { server: 'ai-sdk-anthropic', tool: 'add', streamed: [false, true], ask: (asked) => told(askAiSdk(asked)) },
+  'the Claude Agent SDK': { server: 'claude-agent-sdk', tool: 'mcp__sums__add', streamed: [true], ask: (asked) => told(askAgentSdk(asked)) },
 }
