@@ -1,5 +1,5 @@
 /** Faults between a controller, its API server and its store: specs, status, Secrets and store agree afterwards, and no key is minted twice. */
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { seeded } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
 import type { ApiKeyResource, Resources } from '../../src/backends/resources/resources.ts'
@@ -7,8 +7,7 @@ import type { Store } from '../../src/backends/store/store.ts'
 import { pathOf } from '../servers/kube/api.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
-import { mongodb, ownMongodb } from '../servers/mongodb.ts'
-import { emptyDatabase } from '../backends/store/empty-store.ts'
+import { ownMongodb } from '../servers/mongodb.ts'
 import { agree, coder, KEYS, leftovers, named } from './store-secret-agreement.ts'
 import { openAway } from './unavailable-store.ts'
 import { openTime } from './movable-clock.ts'
@@ -23,42 +22,30 @@ const MINUTE_MS = 60_000
 
 const gone = (operator: Operator, name: string) => eventually(`${name} to be gone`, async () => ((await operator.object(operator.ref('ApiKey', name))) === null ? true : null))
 
-const STORES: Record<string, (t: Test) => Promise<string | null | undefined>> = {
-  'SQLite': async () => undefined,
-  "MongoDB's protocol": async (t) => {
-    const server = await mongodb(t)
-    return server && (await emptyDatabase(t, server)).url
-  },
-}
-
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  for (const [name, storeUrl] of Object.entries(STORES)) {
-    for (const [what, make] of Object.entries(API_FAULTS)) {
-      t.test(`${what}: everything agrees afterwards, over ${name}`, async (t) => {
-        const url = await storeUrl(t)
-        if (url === null) return
-        const operator = await openOperator(t, kubeconfig, url)
-        const proxy = await openProxy(t, operator.api)
-        const made = make({ api: operator.api, random: seeded(7) })
-        const struck = inject(proxy, made)
-        await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-        // The keys are two pages.
-        const one = await operator.start({ lease: LASTING, pageSize: KEYS / 2 }, proxy.kubeconfig)
-        await agree(operator)
-        await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
-        proxy.cut()
-        await agree(operator)
-        await operator.withdraw(operator.ref('ApiKey', 'k3'))
-        await operator.declare(named(0), named(4, { rotationRevision: 1 }))
-        await gone(operator, 'k3')
-        await agree(operator)
-        t.same(await leftovers(operator), [])
-        t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'the fault hit every sort of request that it is meant for')
-        const answered = new Set(one.resources.stats()?.requests.map(({ method, code }) => `${method} ${code}`))
-        t.same((made.answers ?? []).filter((answer) => !answered.has(answer)), [])
-      })
-    }
+  for (const [what, make] of Object.entries(API_FAULTS)) {
+    t.test(`${what}: everything agrees afterwards`, async (t) => {
+      const operator = await openOperator(t, kubeconfig)
+      const proxy = await openProxy(t, operator.api)
+      const made = make({ api: operator.api, random: seeded(7) })
+      const struck = inject(proxy, made)
+      await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+      // The keys are two pages.
+      const one = await operator.start({ lease: LASTING, pageSize: KEYS / 2 }, proxy.kubeconfig)
+      await agree(operator)
+      await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
+      proxy.cut()
+      await agree(operator)
+      await operator.withdraw(operator.ref('ApiKey', 'k3'))
+      await operator.declare(named(0), named(4, { rotationRevision: 1 }))
+      await gone(operator, 'k3')
+      await agree(operator)
+      t.same(await leftovers(operator), [])
+      t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'the fault hit every sort of request that it is meant for')
+      const answered = new Set(one.resources.stats()?.requests.map(({ method, code }) => `${method} ${code}`))
+      t.same((made.answers ?? []).filter((answer) => !answered.has(answer)), [])
+    })
   }
 
   t.test('a store whose server is killed under load, once for a minute of the controller\'s clock, loses no update, and what came due meanwhile is done', async (t) => {
