@@ -154,6 +154,9 @@ async function clients(t: Test, start: Start, wire: string): Promise<void> {
       t.match(events.at(-1), { type: 'turn.completed' })
     })
 
+    // The rest does not depend on the wire.
+    if (wire !== 'both') return
+
     t.test('falls back to HTTPS at once when it is configured for WebSocket', async (t) => {
       const config = codexConfig(baseURL).replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
       const { work, code, stderr } = await codex(path, folder, baseURL, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
