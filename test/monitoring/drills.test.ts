@@ -11,6 +11,7 @@ import { openSite } from '../flows/deployment.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
 import { start, type Program } from '../flows/program.ts'
+import { persistently } from '../flows/systems.ts'
 import { client, missing } from '../servers/client.ts'
 import { skewed } from '../servers/faketime.ts'
 import { KAFKA_NAMES, ownKafka } from '../servers/kafka.ts'
@@ -100,7 +101,7 @@ t.test('a store, a broker and a clock that fail: the alerts fire, and their quer
   const site = openSite({ mongodb: store.url, brokers: broker.brokers })
   const folder = await folderFor(t)
   await declare(folder, 'plans', ...PLANS)
-  const program = await site.start({ folder, roles: ['controller', 'gateway', 'worker'] })
+  const program = await persistently(() => site.start({ folder, roles: ['controller', 'gateway', 'worker'] }))
   t.teardown(() => program.kill())
   const prometheus = await ownPrometheus(t, hostsOf(...program.processes))
   if (prometheus === null) return

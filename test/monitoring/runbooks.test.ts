@@ -23,6 +23,8 @@ const FREE = { requestsPerMinute: 1_000_000 }
 const CODER = { sessionWindow: { tokens: 500_000 }, weeklyWindow: { tokens: 5_000_000 } }
 
 t.setTimeout(1_200_000)
+// Each has a system of its own, and waits for Prometheus most of the time.
+t.jobs = 3
 
 /** Waits until a query of the alert's runbook, counted from 0, shows this. */
 async function shows(t: Test, prometheus: Prometheus, alert: string, query: number, pattern: RegExp, meanwhile: () => Promise<unknown> = async () => {}): Promise<void> {
