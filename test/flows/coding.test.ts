@@ -1,17 +1,17 @@
 /** End-to-end tests of the Coding Plan API: the program as processes, manifests as files, plain HTTP. */
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
+import { all, answer, at, chat, events, get, post, used, type Answer } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare } from './manifests.ts'
-import { PROGRAM, REPOSITORY, startProcess, type Exit, type Program } from './program.ts'
+import { PROGRAM, type Exit, type Program } from './program.ts'
 import { run } from './run.ts'
 import { SIDES, SIDE_TIMEOUT_MS, type Side, type Start } from './sides.ts'
-import { openUpstream } from './upstream.ts'
+import { openUpstream, type SlowUpstream } from './upstream.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Say hello to the world' }]
 
@@ -58,17 +58,6 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.teardown(() => program.kill())
     return program
   }
-
-  t.test('a fresh checkout serves its demo tenant and stops cleanly', async (t) => {
-    const folder = await folderFor(t)
-    await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-    const demo = await startFor(t, folder)
-    const ready = demo.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
-    const { file } = ready.flatMap(({ keys }) => keys).find(({ name }) => name === 'demo/coding')
-    if (side.name === 'embedded') t.match(ready[0].try[0], file, 'it prints an example request')
-    t.match(await chat(demo, await readFile(file, 'utf8')), { status: 200, body: { model: 'svc-code' } })
-    t.same(await demo.stop(), { code: 0, signal: null })
-  })
 
   t.test('a chat completion is answered as JSON and as a stream, and both are charged', async (t) => {
     const key = await program.key('first-key')
@@ -125,20 +114,6 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(await program.keyNow('rewritten-key'), key)
   })
 
-  t.test('a killed program restarts with its usage and its keys', async (t) => {
-    const folder = await folderFor(t)
-    const killed = await startFor(t, folder)
-    const key = await issue(folder, killed, 'kept')
-    for (let i = 0; i < 5; i++) t.equal((await chat(killed, key)).status, 200)
-    const before = await used(killed, key)
-    t.same(await killed.kill(), { code: null, signal: 'SIGKILL' })
-    const restarted = await startFor(t, folder)
-    t.same(await used(restarted, key), before)
-    t.equal((await chat(restarted, key)).status, 200)
-    t.equal(await restarted.keyNow('kept-key'), key)
-    t.same(await restarted.stop(), { code: 0, signal: null })
-  })
-
   t.test('health and metrics are on the operations listener only', async (t) => {
     t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
     t.equal((await fetch(`${program.opsUrl}/readyz`)).status, 200)
@@ -148,68 +123,57 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
   })
 
-  /** A program whose upstream streams one word and then waits, with a long shutdown limit. */
-  async function startSlow(t: Test, env: Record<string, string> = {}) {
-    const folder = await folderFor(t)
+  t.test('a killed program restarts with its usage and its keys; nothing of it is in the way, but what runs is', async (t) => {
+    const key = await issue(shared, program, 'kept')
+    for (let i = 0; i < 5; i++) t.equal((await chat(program, key)).status, 200)
+    const before = await used(program, key)
+    t.same(await program.kill(), { code: null, signal: 'SIGKILL' })
     const upstream = await openUpstream()
     t.teardown(() => upstream.close())
-    const file = join(folder, 'upstreams.yaml')
+    const file = join(shared, 'upstreams.yaml')
     await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
-    const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600', ...env })
-    const slow = await restart()
-    return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
-  }
-
-  async function openStream(slow: Program, key: string): Promise<AsyncGenerator<Event>> {
-    const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }))
-    const { value } = await stream.next()
-    if (at(value?.data, 'choices', 0, 'delta', 'content') !== 'Hello') throw new Error(`the stream began with ${JSON.stringify(value)}`)
-    return stream
-  }
-
-  /** Waits for the exit of a stopping program. */
-  function exitOf(exit: Promise<Exit>): Promise<Exit> {
-    let seen: Exit | null = null
-    void exit.then((done) => (seen = done))
-    return eventually('the exit', async () => seen)
-  }
-
-  t.test('SIGTERM lets a running stream end, accepts no new connection, and exits when nothing is in flight', async (t) => {
-    const { slow, upstream, restart, key } = await startSlow(t)
-    const stream = await openStream(slow, key)
-    const exit = slow.stop()
-    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
-    t.equal((await fetch(`${slow.opsUrl}/livez`)).status, 200)
-    await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
-    upstream.finish()
-    t.equal((await all(stream)).at(-1)?.data, '[DONE]')
-    t.same(await exitOf(exit), { code: 0, signal: null })
-    t.equal((await used(await restart(), key)).session, upstream.totalTokens)
+    const env = { UPSTREAMS: file, SHUTDOWN_SECONDS: '600', DRAIN_DELAY_SECONDS: '5' }
+    const restarted = await startFor(t, shared, env)
+    t.same(await used(restarted, key), before)
+    t.equal(await restarted.keyNow('kept-key'), key)
+    if (side.name === 'embedded') await t.test('a second program on the same folder is refused with an error, and verify works beside the first', beside)
+    await t.test('SIGTERM lets a stream end; no new connection is accepted, and none with a request in flight is closed', (t) => drains(t, restarted, key, upstream))
+    const last = await startFor(t, shared)
+    t.equal((await used(last, key)).session, before.session + upstream.totalTokens)
+    t.same(await last.stop(), { code: 0, signal: null })
   })
 
-  t.test('a draining program answers with Connection: close, and closes no connection with a request in flight', async (t) => {
-    const { slow, upstream, key } = await startSlow(t, { DRAIN_DELAY_SECONDS: '10' })
+  async function beside(t: Test): Promise<void> {
+    const env = { PORT: '0', OPS_PORT: '0', DATA_DIR: join(shared, 'data') }
+    const [second, verified] = await Promise.all([[], ['verify']].map((args) => run(process.execPath, [PROGRAM, ...args], { cwd: shared, env })))
+    t.match(second, { code: 1, stderr: /^DATA_DIR was ".*"; it may be one that no other running program uses: .*\n$/ })
+    t.match(verified, { code: 0, stderr: '' })
+  }
+
+  async function drains(t: Test, program: Program, key: string, upstream: SlowUpstream): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const ask = (path: string, body?: object) =>
       new Promise<IncomingMessage>((resolve, reject) => {
         const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
-        request(`${slow.url}${path}`, { agent, method: body ? 'POST' : 'GET', headers }, resolve).on('error', reject).end(body && JSON.stringify(body))
+        request(`${program.url}${path}`, { agent, method: body ? 'POST' : 'GET', headers }, resolve).on('error', reject).end(body && JSON.stringify(body))
       })
     const stream = await ask('/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
     t.equal(stream.headers.connection, 'keep-alive')
-    const exit = slow.stop()
-    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
-    t.equal((await fetch(`${slow.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).headers.get('connection'), 'close', 'while it is still in service')
-    await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
+    let exit: Exit | null = null
+    void program.stop().then((seen) => (exit = seen))
+    await eventually('not ready', async () => ((await fetch(`${program.opsUrl}/readyz`)).status === 503 ? true : null))
+    t.equal((await fetch(`${program.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).headers.get('connection'), 'close', 'while it is still in service')
+    t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
+    await eventually('no new connection', () => fetch(`${program.url}/v1/models`).then(() => null, () => true))
     upstream.finish()
-    t.match(String(await stream.toArray()), /\[DONE\]/)
+    t.match(String(Buffer.concat(await stream.toArray())), /"content":"Hello"[^]*\[DONE\]/)
     // The time in which a client notices that the stream has ended.
     await pause(50)
     const next = await ask('/v1/usage')
     t.same([next.statusCode, next.headers.connection], [200, 'close'], 'on the connection of the stream')
     next.resume()
-    t.same(await exitOf(exit), { code: 0, signal: null })
-  })
+    t.same(await eventually('the exit', async () => exit), { code: 0, signal: null })
+  }
 }
 
 t.test('a start that cannot succeed prints the reason in one sentence and exits with 1', async (t) => {
@@ -230,18 +194,4 @@ t.test('verify refuses a missing store, and does not create it', async (t) => {
   t.match(verified.stderr, /^There is no store at .*typo\/tollgate\.db: STORE_URL, .*\n$/)
   t.same([verified.code, verified.stdout], [1, ''])
   t.notOk((await readdir(folder)).includes('typo'))
-})
-
-t.test('a second program on the same folder is refused with an error, and verify works beside the first', async (t) => {
-  const folder = await folderFor(t)
-  const first = await startProcess({ folder })
-  t.teardown(() => first.kill())
-  const env = { PORT: '0', OPS_PORT: '0', DATA_DIR: join(folder, 'data') }
-  const second = await run(process.execPath, [PROGRAM], { cwd: folder, env })
-  t.match(second.stderr, /^DATA_DIR was ".*"; it may be one that no other running program uses: .*\n$/)
-  t.equal(second.code, 1)
-  const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env })
-  t.equal(verified.code, 0, verified.stderr)
-  await first.kill()
-  t.same(await (await startProcess({ folder })).stop(), { code: 0, signal: null }, 'a killed one leaves nothing that is in the way')
 })

@@ -9,7 +9,7 @@ import { eventually } from './eventually.ts'
 import { PROGRAM, REPOSITORY } from './program.ts'
 
 /** More lines than a pipe of 64 KB holds. */
-const REQUESTS = 1_000
+const REQUESTS = 400
 
 async function start(t: Test) {
   const folder = t.testdir({})

@@ -44,7 +44,6 @@ t.test('npm start', { skip: existsSync('/usr/bin/setsid') ? false : 'there is no
     const command = () => run(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'sign-in'], { env: { PATH: process.env['PATH'], DATA_DIR: npm.dataDir } })
     const next = (await command()).stdout.trim()
     t.equal((await fetch(next, { redirect: 'manual' })).status, 303, 'tollgate sign-in prints the next one')
-    t.not((await command()).stdout.trim(), next)
     t.equal((await stat(join(npm.dataDir, 'sign-in-link'))).mode & 0o777, 0o600)
     t.same(await npm.stop(), { code: 0, signal: null })
     t.same([lines(npm, '"msg":"stopping"'), lines(npm, '"msg":"stopped"')], [1, 1])

@@ -11,6 +11,9 @@ import { eventually } from './eventually.ts'
 import { launch, PROGRAM, REPOSITORY, type Exit } from './program.ts'
 import { run } from './run.ts'
 
+// They wait for a limit, a warning or a thread most of the time.
+t.jobs = 3
+
 /** A folder with a pipe, and a plugin that reads the pipe: once, without end; or when the program closes, which waits for it. */
 async function openFolder(t: Test): Promise<string> {
   const plugin = (body: string) => `
@@ -32,7 +35,7 @@ function start(t: Test, folder: string, env: Record<string, string>) {
   return { ...program, prints, says, signal: () => void program.stop().then((seen) => (exit = seen)), exit: () => eventually('the exit', async () => exit) }
 }
 
-t.test('a program without its folder of manifests is not ready, reports it, and becomes ready once the folder is readable', async (t) => {
+t.test('a program without its folder of manifests is not ready, reports it, and becomes ready once the folder is readable', { buffered: true }, async (t) => {
   const folder = t.testdir()
   const program = start(t, folder, {})
   await program.says('not ready yet')
@@ -44,41 +47,7 @@ t.test('a program without its folder of manifests is not ready, reports it, and 
   t.equal((await fetch(`${opsUrl}/readyz`)).status, 200)
 })
 
-t.test('the start removes access for others from the data folder', async (t) => {
-  const folder = t.testdir({ plans: {}, data: {} })
-  await chmod(join(folder, 'data'), 0o755)
-  const program = start(t, folder, {})
-  await program.ready
-  t.equal((await stat(join(folder, 'data'))).mode & 0o7777, 0o700)
-})
-
-t.test('a data folder that cannot be created is refused with an error', async (t) => {
-  const folder = t.testdir({ plans: {}, file: '' })
-  for (const [path, code] of [['/proc/x', 'ENOENT'], ['/proc/x/y', 'ENOENT'], [join(folder, 'file'), 'EEXIST'], [join(folder, 'file/x'), 'ENOTDIR']] as const) {
-    const refused = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0', DATA_DIR: path } })
-    t.equal(refused.code, 1)
-    t.equal(refused.stderr, `DATA_DIR was "${path}"; it may be a folder that can be made and written (${code}).\n`)
-  }
-})
-
-t.test('the first line of the log has the version, and a metric too', async (t) => {
-  const program = start(t, t.testdir({}), { RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
-  const { opsUrl } = await program.ready
-  const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
-  t.match(JSON.parse(program.log[0] ?? ''), { msg: 'starting', version, role: 'all' })
-  t.match(await (await fetch(`${opsUrl}/metrics`)).text(), `tollgate_build_info{version="${version}"} 1`)
-})
-
-t.test('the start prints the existing keys, and no example request for a missing one', async (t) => {
-  const limits = 'limits: [{ namespaces: ["*"], products: [Coding] }]'
-  const program = start(t, t.testdir({ 'limits.yaml': limits }), { PLAN_LIMITS: 'limits.yaml', RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
-  await program.ready
-  const ready = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
-  t.match(ready, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
-  t.same([ready[0].keys.length, ready[0].try.length], [1, 1])
-})
-
-t.test('a second SIGTERM ends a program whose shutdown hangs, with exit code 1', async (t) => {
+t.test('a second SIGTERM ends a program whose shutdown hangs, with exit code 1', { buffered: true }, async (t) => {
   const program = start(t, await openFolder(t), { PLUGINS: 'hang-at-close.js' })
   await program.ready
   program.signal()
@@ -90,12 +59,35 @@ t.test('a second SIGTERM ends a program whose shutdown hangs, with exit code 1',
   await program.prints('Exiting at once: second SIGTERM.')
 })
 
-t.test('a shutdown that hangs ends after its limit, with exit code 1', async (t) => {
+t.test('a shutdown that hangs ends after its limit, with exit code 1', { buffered: true }, async (t) => {
   const program = start(t, await openFolder(t), { PLUGINS: 'hang-at-close.js', SHUTDOWN_SECONDS: '0' })
   await program.ready
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
   await program.prints('Shutdown timed out after 10 s.')
+})
+
+t.test('a data folder that cannot be created is refused with an error', async (t) => {
+  const folder = t.testdir({ plans: {}, file: '' })
+  for (const [path, code] of [['/proc/x/y', 'ENOENT'], [join(folder, 'file'), 'EEXIST']] as const) {
+    const refused = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0', DATA_DIR: path } })
+    t.equal(refused.code, 1)
+    t.equal(refused.stderr, `DATA_DIR was "${path}"; it may be a folder that can be made and written (${code}).\n`)
+  }
+})
+
+t.test('the start removes access for others from the data folder, says the version first, and prints the existing keys and no example request for a missing one', async (t) => {
+  const folder = t.testdir({ data: {}, 'limits.yaml': 'limits: [{ namespaces: ["*"], products: [Coding] }]' })
+  await chmod(join(folder, 'data'), 0o755)
+  const program = start(t, folder, { PLAN_LIMITS: 'limits.yaml', RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
+  const { opsUrl } = await program.ready
+  t.equal((await stat(join(folder, 'data'))).mode & 0o7777, 0o700)
+  const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
+  t.match(JSON.parse(program.log[0] ?? ''), { msg: 'starting', version, role: 'all' })
+  t.match(await (await fetch(`${opsUrl}/metrics`)).text(), `tollgate_build_info{version="${version}"} 1`)
+  const ready = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+  t.match(ready, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
+  t.same([ready[0].keys.length, ready[0].try.length], [1, 1])
 })
 
 t.test('a second SIGTERM ends the program when only a thread hangs, also during the start', async (t) => {

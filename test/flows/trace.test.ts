@@ -2,6 +2,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { runCommand } from '../../src/bootstrap/commands.ts'
+import { readConfig } from '../../src/config/config.ts'
 import { openReceiver } from '../fakes/receiver.ts'
 import { at, chat, post } from './calls.ts'
 import { eventually } from './eventually.ts'
@@ -28,6 +30,11 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   const program = await start({ folder, env: { UPSTREAMS: join(folder, 'upstreams.yaml'), EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,0.2' } })
   t.teardown(() => program.kill())
   const trace = (...args: string[]) => run(process.execPath, [PROGRAM, 'trace', ...args], { cwd: folder, env: program.env })
+  const { config } = readConfig(program.env, undefined, 'inspect')
+  const story = async (...args: string[]) => {
+    const { output: stdout, exitCode: code } = await runCommand(config, ['trace', ...args], Date.now, async () => {})
+    return { stdout, code }
+  }
 
   const answered = await chat(program, await program.key('code'))
   t.equal(answered.status, 200)
@@ -73,23 +80,23 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
   t.equal(told.code, 0, told.stderr)
   t.match(told.stdout, new RegExp(`^Task ${made.id} \\(image\\) of plan acme/studio, key \\S+, made by request ${made.request}: completed, 1 attempts, 0 lost leases\n`))
   for (const step of [/Z {2}accepted, \d\.\d+ held$/m, /first run begun/, /completed(, image\/png of \d+ bytes, kept until \S+){2}, \d\.\d+ charged/, /webhook task\.completed to 127\.0\.0\.1:\d+, attempt 1: 503 .*after \d+ ms/, /attempt 2: 204 after/, /now: webhook task\.completed is delivered$/m]) t.match(told.stdout, step)
-  t.equal((await trace(made.request)).stdout, told.stdout, 'by the request as well')
+  t.equal((await story(made.request)).stdout, told.stdout, 'by the request as well')
   t.notMatch(told.stdout, /lighthouse|s3cret|\/hook/, 'without what the tenant wrote')
-  const json = await trace(made.request, '--json')
+  const json = await story(made.request, '--json')
   t.match(JSON.parse(json.stdout), { tasks: [{ id: made.id, requestId: made.request, isHeld: false, deliveries: [{ state: 'delivered' }] }], reservation: null })
   t.notMatch(json.stdout, /lighthouse|s3cret/)
 
   const chosen = await create({ 'x-request-id': 'build-7' })
-  const unknown = await trace('build-7')
+  const unknown = await story('build-7')
   t.equal(unknown.code, 1)
   t.match(unknown.stdout, /--days <n> looks through the tasks of the last n days/)
-  t.match((await trace('build-7', '--days', '1')).stdout, `Task ${chosen.id} (image)`)
-  // It is written with others, after some seconds.
-  const request = await eventually('the request in the store', async () => [await trace(String(reqId))].find(({ code }) => code === 0) ?? null)
+  t.match((await story('build-7', '--days', '1')).stdout, `Task ${chosen.id} (image)`)
+  // At the latest then it is in the store.
+  await program.stop()
+  const request = await story(String(reqId))
   t.match(request.stdout, /^A request of plan acme\/coder with key \S+ at \S+Z: 200 after \d+ ms, [1-9]\d* tokens charged\. Its attempts at upstreams are in the logs: search them for "reqId":"/)
-  t.match(JSON.parse((await trace(String(reqId), '--json')).stdout), { tasks: [], reservation: null, request: { requestId: reqId, status: 200, code: null } })
-  const brokenOff = await eventually('the stream in the store', async () => [await trace(cutId)].find(({ code }) => code === 0) ?? null)
-  t.match(brokenOff.stdout, /: 200 server_overloaded after \d+ ms/)
-  t.match(await trace(String(reqId).replace(/.$/, (last) => (last === '0' ? '1' : '0'))), { code: 1, stdout: /only in the logs: search them for "reqId":"/ })
+  t.match(JSON.parse((await story(String(reqId), '--json')).stdout), { tasks: [], reservation: null, request: { requestId: reqId, status: 200, code: null } })
+  t.match((await story(cutId)).stdout, /: 200 server_overloaded after \d+ ms/)
+  t.match(await story(String(reqId).replace(/.$/, (last) => (last === '0' ? '1' : '0'))), { code: 1, stdout: /only in the logs: search them for "reqId":"/ })
   t.match(await trace('two words'), { code: 1, stderr: /trace with the id of a request or a task/ })
 })

@@ -4,6 +4,7 @@ import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { writeArchive } from '../../image/archive.ts'
 import { readDockerfile } from '../../image/dockerfile.ts'
 import { addPackages } from '../../image/rootfs.ts'
 import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
@@ -22,7 +23,7 @@ t.setTimeout(1_800_000)
 const scratch = await mkdtemp(join(tmpdir(), 'tollgate-image-'))
 t.teardown(() => rm(scratch, { recursive: true, force: true }))
 const image = join(scratch, 'root')
-execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image, join(scratch, 'image.tar'), 'tollgate:test'], { stdio: ['ignore', 'ignore', 'inherit'] })
+execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image], { stdio: ['ignore', 'ignore', 'inherit'] })
 const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'))
 
 t.test('it contains the files that the Dockerfile copies, the production dependencies, their bill of materials and licences, and nothing else of the checkout', async (t) => {
@@ -53,13 +54,15 @@ t.test('the build context has every file that the Dockerfile copies from it', as
 })
 
 t.test('its archive names its user, its command and its layer by their digests', async (t) => {
-  const read = (path: string) => JSON.parse(execFileSync('tar', ['-xOf', join(scratch, 'image.tar'), path], { encoding: 'utf8' }))
+  const archive = join(scratch, 'image.tar')
+  await writeArchive(t.testdir({ data: {}, etc: { passwd: 'root' } }), archive, 'tollgate:test', recipe)
+  const read = (path: string) => JSON.parse(execFileSync('tar', ['-xOf', archive, path], { encoding: 'utf8' }))
   const [{ Config, RepoTags, Layers }] = read('manifest.json')
   t.same(RepoTags, ['tollgate:test'])
   const { config, rootfs } = read(Config)
   t.match(config, { User: '1000:1000', Entrypoint: recipe.entrypoint, WorkingDir: recipe.workdir, ExposedPorts: { '8080/tcp': {}, '9090/tcp': {} } })
   t.same(Layers, rootfs.diff_ids.map((digest: string) => `blobs/${digest.replace(':', '/')}`))
-  const layer = execFileSync('sh', ['-c', `tar -xOf ${join(scratch, 'image.tar')} ${Layers[0]} | sha256sum`], { encoding: 'utf8' })
+  const layer = execFileSync('sh', ['-c', `tar -xOf ${archive} ${Layers[0]} | sha256sum`], { encoding: 'utf8' })
   t.equal(`sha256:${layer.slice(0, 64)}`, rootfs.diff_ids[0])
 })
 

@@ -70,6 +70,7 @@ t.test("the JSON has the types of Grafana's schema", async (t) => {
 const WITHOUT_DATA = ['Store: conflicts', 'Recovered by sweeps', 'Sends to the broker, p99', 'Restarted consumers of the broker', 'Leader', 'Age of the last watch event', 'Requests to the API server']
 
 t.test('every query has a result over a running program with traffic', { timeout: 300_000 }, async (t) => {
+  if (missing(t, ['prometheus'])) return
   const program = await openSystem(t)
   const prometheus = await ownPrometheus(t, [new URL(program.opsUrl).host])
   if (prometheus === null) return

@@ -29,6 +29,7 @@ const image = (program: Program, key: string, webhook?: string) => post(program,
 t.setTimeout(600_000)
 
 t.test('an upstream that is down: the alert fires, its queries name the upstream, and the log has the cause', async (t) => {
+  if (missing(t, ['prometheus'])) return
   const folder = await folderFor(t)
   const broken = await openUpstream((response) => respond(response, 500, { error: { message: 'broken' } }))
   t.teardown(() => broken.close())
@@ -49,6 +50,7 @@ t.test('an upstream that is down: the alert fires, its queries name the upstream
 })
 
 t.test('tasks that no worker takes, and receivers that fail: the alerts fire, and their queries show the kind and the outcome', async (t) => {
+  if (missing(t, ['prometheus'])) return
   const folder = await folderFor(t)
   await declare(folder, 'plans', ...PLANS)
   const program = await start({ folder, env: { WORKER_KINDS: 'image', EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,0.2,0.2' } })
@@ -67,6 +69,7 @@ t.test('tasks that no worker takes, and receivers that fail: the alerts fire, an
 })
 
 t.test('a sealing key that is missing: webhooks wait and the alert fires, and they go out when the line is back', async (t) => {
+  if (missing(t, ['prometheus'])) return
   const folder = await folderFor(t)
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())

@@ -7,6 +7,7 @@ import { chat, post } from '../flows/calls.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
 import { start } from '../flows/program.ts'
+import { missing } from '../servers/client.ts'
 import { ownPrometheus, type Sample } from '../servers/prometheus.ts'
 
 /** Serves the text format of `/metrics` of `opsUrl`, whatever a scraper prefers, and notes what it prefers. Resolves with its `host:port`. */
@@ -34,6 +35,7 @@ function comparable(samples: Sample[]): string[] {
 const OF_REQUESTS = '__name__=~"tollgate_(http|coding|upstream|gateway|window|reserv|money|build).*"'
 
 t.test('Prometheus finds the series and values of the text format in OpenMetrics, and exemplars of sampled requests', { timeout: 300_000 }, async (t) => {
+  if (missing(t, ['prometheus'])) return
   const otlp = await openOtlpReceiver(t)
   const folder = t.testdir()
   await declare(folder, 'plans', codingPlan('code'), apiKey('code-key', 'code'), mediaPlan('studio'), apiKey('studio-key', 'studio'))

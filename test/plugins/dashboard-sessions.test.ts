@@ -3,8 +3,9 @@ import { SESSION_MS } from '../../src/domain/sessions.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { openBrowser, signIn } from './dashboard-browser.ts'
 
+const { app } = await openEmbeddedProgram(t)
+
 t.test('the one-time link signs in, once, and a new one takes its place', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const link = new URL(app.signInLink() ?? '')
   t.not((await app.inject({ method: 'HEAD', url: `/dashboard/sign-in${link.search}`, headers: { host: '127.0.0.1' } })).statusCode, 303, 'a preview of the link does not use it up')
   const browser = openBrowser(app)
@@ -22,7 +23,6 @@ t.test('the one-time link signs in, once, and a new one takes its place', async 
 })
 
 t.test('the link leads to the page at which the browser was signed out, once, and never elsewhere', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = openBrowser(app)
   const landing = async (wanted: string) => {
     t.equal((await browser.get(`/dashboard/sign-in?return=${encodeURIComponent(wanted)}`)).statusCode, 200)
@@ -38,7 +38,6 @@ t.test('the link leads to the page at which the browser was signed out, once, an
 })
 
 t.test('without a valid session every address of the interface answers 401 as a problem', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = openBrowser(app)
   for (const value of ['', 'x', 'A'.repeat(43), '"quoted"']) {
     browser.cookies.set('tollgate_session', value)
@@ -53,7 +52,6 @@ t.test('without a valid session every address of the interface answers 401 as a 
 })
 
 t.test('a request that names another tenant than that of the session is refused, and the session itself can be read', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = await signIn(app)
   for (const path of ['/plans', '/keys', '/usage/coding', '/media/kinds', '/media/generations']) {
     t.match((await browser.get(`/dashboard/api${path}`, { 'x-tollgate-tenant': 'globex' })).json(), { status: 409, error: { code: 'tenant_changed' } }, path)
@@ -64,7 +62,6 @@ t.test('a request that names another tenant than that of the session is refused,
 })
 
 t.test('a session id that somebody planted is not used: sign-in makes a new one and ends the old one', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const attacker = await signIn(app)
   const planted = attacker.cookies.get('tollgate_session') ?? ''
   const victim = openBrowser(app)
@@ -76,7 +73,6 @@ t.test('a session id that somebody planted is not used: sign-in makes a new one 
 })
 
 t.test('a session ends at sign-out and after twelve hours, and no answer of it may be kept', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = await signIn(app)
   const secret = browser.cookies.get('tollgate_session') ?? ''
   const other = await signIn(app)
@@ -88,12 +84,11 @@ t.test('a session ends at sign-out and after twelve hours, and no answer of it m
   t.equal((await browser.get('/dashboard/api/session')).statusCode, 401, 'the copied cookie is worth nothing')
   t.equal((await other.get('/dashboard/api/session')).statusCode, 200)
   const { clock } = app
-  app.clock = () => clock() + SESSION_MS
+  t.intercept(app, 'clock', { value: () => clock() + SESSION_MS })
   t.equal((await other.get('/dashboard/api/session')).statusCode, 401)
 })
 
 t.test('a change needs the header of a page and its origin', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = await signIn(app)
   const put = (headers: Record<string, string>) => browser.request({ method: 'PUT', url: '/dashboard/api/session/tenant', headers, payload: { tenant: 'demo' } })
   const forged: Record<string, string>[] = [
@@ -112,7 +107,6 @@ t.test('a change needs the header of a page and its origin', async (t) => {
 })
 
 t.test('every answer under /dashboard is safe from frames, sniffing and script of others', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = openBrowser(app)
   for (const path of ['/dashboard/sign-in', '/dashboard/sign-in.css', '/dashboard/api/session']) {
     const { headers } = await browser.get(path)
@@ -124,7 +118,6 @@ t.test('every answer under /dashboard is safe from frames, sniffing and script o
 })
 
 t.test('under a name that a stranger lets resolve to this machine the local dashboard answers nothing', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = await signIn(app)
   for (const host of ['evil.example', 'evil.example:8080', '10.0.0.1', '127.0.0.1.evil.example']) {
     t.match((await browser.get('/dashboard/api/session', { host })).json(), { error: { code: 'origin_not_allowed' } }, host)
@@ -133,7 +126,6 @@ t.test('under a name that a stranger lets resolve to this machine the local dash
 })
 
 t.test('a person acts only for a tenant that exists', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const browser = await signIn(app)
   for (const tenant of ['other', 'demo/', '..', 'demo0']) {
     t.match((await browser.send('PUT', '/dashboard/api/session/tenant', { tenant })).json(), { error: { code: 'tenant_not_allowed' } }, tenant)
@@ -143,15 +135,13 @@ t.test('a person acts only for a tenant that exists', async (t) => {
 })
 
 t.test('a browser at the root goes to the dashboard, and a program finds nothing there', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   t.match(await app.inject({ url: '/', headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } }), { statusCode: 302, headers: { location: '/dashboard/' } })
   for (const headers of [{}, { accept: '*/*' }, { accept: 'application/json' }]) t.match((await app.inject({ url: '/', headers })).json(), { error: { code: 'not_found' } })
 })
 
 t.test('a session has a rate of its own', async (t) => {
-  const { app } = await openEmbeddedProgram(t)
   const now = app.clock()
-  app.clock = () => now
+  t.intercept(app, 'clock', { value: () => now })
   const [busy, calm] = [await signIn(app), await signIn(app)]
   const codes = new Set<number>()
   for (let n = 0; n < 150; n++) codes.add((await busy.get('/dashboard/api/session')).statusCode)
@@ -161,8 +151,8 @@ t.test('a session has a rate of its own', async (t) => {
 })
 
 t.test('off, there is nothing at /dashboard', async (t) => {
-  const { app } = await openEmbeddedProgram(t, { env: { DASHBOARD: 'off' } })
-  t.equal(app.signInLink(), null)
-  for (const url of ['/', '/dashboard/', '/dashboard/sign-in']) t.equal((await app.inject({ url, headers: { accept: 'text/html' } })).statusCode, 404, url)
-  t.equal((await app.inject({ url: '/dashboard/api/session' })).statusCode, 404)
+  const { app: bare } = await openEmbeddedProgram(t, { env: { DASHBOARD: 'off' } })
+  t.equal(bare.signInLink(), null)
+  for (const url of ['/', '/dashboard/', '/dashboard/sign-in']) t.equal((await bare.inject({ url, headers: { accept: 'text/html' } })).statusCode, 404, url)
+  t.equal((await bare.inject({ url: '/dashboard/api/session' })).statusCode, 404)
 })

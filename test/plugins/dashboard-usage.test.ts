@@ -4,10 +4,10 @@ import { eventually } from '../flows/eventually.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { signIn } from './dashboard-browser.ts'
 
-async function openOffice(t: Test) {
+async function openOffice(t: Test, isHasty = false) {
   // Previews are free where nobody names a price.
   const engines = 'engines:\n  - { name: preview, type: preview }\nroutes:\n  - { kind: image, engine: preview, price: { amount: "0.04", per: Job } }\n'
-  const program = await openEmbeddedProgram(t, { env: { ENGINES: join(t.testdir({ 'engines.yaml': engines }), 'engines.yaml') } })
+  const program = await openEmbeddedProgram(t, { isHasty, env: { ENGINES: join(t.testdir({ 'engines.yaml': engines }), 'engines.yaml') } })
   // Over a connection: an answer is settled when its connection closes.
   const address = await program.app.listen({ host: '127.0.0.1', port: 0 })
   const call = async (path: string, secret: 'demo-media-key' | 'demo-coding-key', body: object) => {
@@ -40,7 +40,7 @@ t.test('coding usage: both windows, the days, and what each key used, moving wit
 })
 
 t.test('refused requests are shown by day, reason and key within seconds, and so is when a key was last used', async (t) => {
-  const { app, browser, call } = await openOffice(t)
+  const { app, browser, call } = await openOffice(t, true)
   const keys = async () => (await browser.get('/dashboard/api/keys')).json().data
   t.match(await keys(), [{ name: 'coding', last_used_at: null }, { name: 'media', last_used_at: null }])
   const { plan, product, terms, state, activeFrom, activeUntil } = (await app.store.subscription('demo/coder'))!

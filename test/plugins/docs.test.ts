@@ -34,6 +34,10 @@ async function readDocument(t: Test, env: Record<string, string> = {}): Promise<
   return { ...whole, document: answer.json(), routes }
 }
 
+let shared: Promise<Read> | null = null
+/** Of a program that the tests share, once one has asked for it. */
+const reference = (): Promise<Read> => (shared ??= readDocument(t))
+
 const operationsOf = ({ paths }: Document) =>
   Object.entries(paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, path, operation })))
 
@@ -51,7 +55,7 @@ t.test('a start does not load the reference', async (t) => {
 })
 
 t.test('the document is valid OpenAPI 3.1 with unique ids', async (t) => {
-  const { document } = await readDocument(t)
+  const { document } = await reference()
   const ajv = schemasOf(document)
   const operations = operationsOf(document)
   t.equal(document.openapi, '3.1.0')
@@ -70,7 +74,7 @@ t.test('the document is valid OpenAPI 3.1 with unique ids', async (t) => {
 })
 
 t.test('every pattern of a request has a sentence in words, for the message of a value that does not match', async (t) => {
-  const { document } = await readDocument(t)
+  const { document } = await reference()
   const patterns = new Set(JSON.stringify([document.components, operationsOf(document).map(({ operation }) => [operation.requestBody, operation.parameters])]).match(/(?<="pattern":)"(?:[^"\\]|\\.)*"/g)?.map((text) => JSON.parse(text) as string))
   t.ok(patterns.size > 3)
   t.same([...patterns].filter((pattern) => inWords(pattern) === null), [])
@@ -79,7 +83,7 @@ t.test('every pattern of a request has a sentence in words, for the message of a
 const PUBLIC = /^(\/v1|\/api\/v1|\/files|\/mcp)(\/|$)/
 
 t.test('every route of the API is in the document, with its security scheme', async (t) => {
-  const { document, routes } = await readDocument(t)
+  const { document, routes } = await reference()
   const registered = routes.flatMap(({ method, url, config }) => [method].flat().map((one) => ({ name: `${one} ${url.replaceAll(/:(\w+)/g, '{$1}')}`, url, api: config?.api })))
   const api = registered.filter(({ name, url }) => PUBLIC.test(url) && !name.startsWith('HEAD '))
   const documented = new Map(operationsOf(document).map(({ name, operation }) => [name, operation]))
@@ -90,7 +94,7 @@ t.test('every route of the API is in the document, with its security scheme', as
 })
 
 t.test('error responses list codes of the catalogue under their status', async (t) => {
-  const { document } = await readDocument(t)
+  const { document } = await reference()
   for (const { name, operation } of operationsOf(document)) {
     for (const [status, { content = {} }] of Object.entries(operation.responses).filter(([status]) => Number(status) >= 400)) {
       const [type, { schema } = { schema: {} }] = Object.entries(content)[0] ?? []
@@ -104,7 +108,7 @@ t.test('error responses list codes of the catalogue under their status', async (
 })
 
 t.test('real answers conform to the document', async (t) => {
-  const { app, key, document } = await readDocument(t)
+  const { app, key, document } = await reference()
   const ajv = schemasOf(document)
   const media = bearer(await key('demo-media-key'))
   const coding = bearer(await key('demo-coding-key'))

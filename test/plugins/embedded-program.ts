@@ -18,10 +18,14 @@ export type EmbeddedProgram = {
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
 }
 
-type Options = { role?: Role; /** DERIVED_KEYS_FILE of a role that may have one. */ derivedKeysFile?: string; env?: Record<string, string>; before?: (app: FastifyInstance) => void; logged?: string[] }
+type Options = { /** Whatever it repeats every few seconds it repeats many times a second. */ isHasty?: boolean; role?: Role; /** DERIVED_KEYS_FILE of a role that may have one. */ derivedKeysFile?: string; env?: Record<string, string>; before?: (app: FastifyInstance) => void; logged?: string[] }
+
+const HASTE_MS = 50
 
 /** Opens it with these settings; `before` gets the application before any plugin is loaded, `logged` every log line. Resolves when it is ready, rejects with the error that stops the start. */
-export async function openEmbeddedProgram(t: Test, { role = 'all', derivedKeysFile, env = {}, before = () => {}, logged }: Options = {}): Promise<EmbeddedProgram> {
+export async function openEmbeddedProgram(t: Test, { isHasty = false, role = 'all', derivedKeysFile, env = {}, before = () => {}, logged }: Options = {}): Promise<EmbeddedProgram> {
+  const { setInterval } = globalThis
+  if (isHasty) t.intercept(globalThis, 'setInterval', { value: (run: () => void, ms: number) => setInterval(run, Math.min(ms, HASTE_MS)) })
   // Not a folder of tap, which is removed before everything is closed.
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })

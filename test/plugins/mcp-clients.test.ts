@@ -95,10 +95,11 @@ for (const [name, open] of CLIENTS) {
     const client = await open(t, endpoint)
     if (!client) return
     t.same(await client.tools(), [...CREATIONS.map(([tool]) => tool), 'get_task', 'list_tasks', 'cancel_task', 'get_usage', 'create_upload'])
-    for (const [tool, args] of CREATIONS) {
+    const creations = CREATIONS.map(async ([tool, args]) => {
       const made = await client.call(tool, { ...args(urls), wait_seconds: 45 })
       t.match(made, { structuredContent: { id: String, status: 'completed' }, content: [{ type: 'text' }, { type: 'image', mimeType: 'image/png' }, { type: 'resource_link', uri: /^http/ }] }, tool)
-    }
+    })
+    await Promise.all(creations)
     endpoint.engine.next('hang')
     const { id } = (await client.call('generate_image', { prompt: 'another' })).structuredContent as { id: string }
     t.match(await client.call('get_task', { task_id: id, wait_seconds: 0 }), { structuredContent: { id, status: /queued|processing/ } })

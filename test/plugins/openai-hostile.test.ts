@@ -19,21 +19,19 @@ const RESPONSES_MEMBERS = `input prompt instructions tools tool_choice parallel_
   previous_response_id conversation context_management unknown`.split(/\s+/)
 const RESPONSES_ITEM = ['type', 'role', 'content', 'output', 'arguments', 'id', 'call_id', 'status', 'unknown']
 
-/** Bodies with one invalid member, and the path of that member. */
+/** Bodies with one invalid member, and the path of that member. Each member meets every value, half of them in streams. */
 function* hostileBodies(): Generator<{ path: string; body: string; at: string }> {
   const chatBody = (member: string, messages = '[{"role":"user","content":"x"}]') => `{"model":"svc-code","messages":${messages}${member}}`
-  for (const value of HOSTILE) {
-    for (const stream of ['', ',"stream":true']) {
-      for (const name of CHAT_MEMBERS) {
-        if (name === 'stream' && stream !== '') continue
-        const body = name === 'messages' ? chatBody(stream, value) : chatBody(`${stream},"${name}":${value}`)
-        yield { path: '/v1/chat/completions', body, at: name }
-      }
-      for (const name of RESPONSES_MEMBERS) {
-        if (name === 'stream' && stream !== '') continue
-        const input = name === 'input' ? '' : '"input":"x",'
-        yield { path: '/v1/responses', body: `{"model":"svc-code",${input}"${name}":${value}${stream}}`, at: name }
-      }
+  const streamed = (n: number, name: string) => (n % 2 === 0 && name !== 'stream' ? ',"stream":true' : '')
+  for (const [n, value] of HOSTILE.entries()) {
+    for (const [m, name] of CHAT_MEMBERS.entries()) {
+      const stream = streamed(n + m, name)
+      const body = name === 'messages' ? chatBody(stream, value) : chatBody(`${stream},"${name}":${value}`)
+      yield { path: '/v1/chat/completions', body, at: name }
+    }
+    for (const [m, name] of RESPONSES_MEMBERS.entries()) {
+      const input = name === 'input' ? '' : '"input":"x",'
+      yield { path: '/v1/responses', body: `{"model":"svc-code",${input}"${name}":${value}${streamed(n + m, name)}}`, at: name }
     }
     for (const name of CHAT_MESSAGE) {
       const role = name === 'role' ? '' : '"role":"user",'

@@ -242,7 +242,8 @@ t.test('a wrong file stops the start with its line', async (t) => {
     'routes:\n  - {prefix: /a, upstream: "http://h", product: Media}': /amountPerRequest is missing/,
     'routes:\n  - {prefix: /a, upstream: "http://h", product: Coding, tokensPerRequest: 1, headers: {Host: x}}': /must not set Host/,
   }
-  for (const [text, sentence] of Object.entries(wrong)) await t.rejects(openProxyProgram(t, text), { message: sentence }, text)
+  for (const [text, sentence] of Object.entries(wrong)) t.throws(() => parseProxyRoutes('routes.yaml', text, new Set(['v1', 'dashboard'])), { message: sentence }, text)
+  await t.rejects(openProxyProgram(t, `routes:\n  - prefix: /v1/tools\n    ${route}`), { message: /line 2: .*collides with \/v1/ })
   await t.rejects(openEmbeddedProgram(t, { env: { PROXY_ROUTES: '/nonexistent.yaml' } }), { message: /PROXY_ROUTES \/nonexistent.yaml: cannot be read \(ENOENT\)/ })
 })
 

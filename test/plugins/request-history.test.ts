@@ -9,7 +9,7 @@ const BODY = JSON.stringify({ model: 'svc-code', messages: [{ role: 'user', cont
 
 /** A program whose store is seen by `before`, and a coding request of it. */
 async function openProgram(t: Test, before: (app: FastifyInstance) => void) {
-  const { app, key } = await openEmbeddedProgram(t, { before })
+  const { app, key } = await openEmbeddedProgram(t, { before, isHasty: true })
   const address = await app.listen({ host: '127.0.0.1', port: 0 })
   const headers = { authorization: `Bearer ${await key('demo-coding-key')}`, 'content-type': 'application/json' }
   return { app, chat: async () => (await fetch(`${address}/v1/chat/completions`, { method: 'POST', headers, body: BODY })).text() }
