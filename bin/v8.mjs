@@ -77,7 +77,11 @@ function attempt(call) {
 /** Sets the flags for a start. Returns the function to call once the role is ready; after a failed start, and after a command, there is nothing to undo. */
 export function limitStartMemory(roleOrCommand, flagsChanged) {
   setStartFlags(flagsChanged)
-  setTimeout(compileHotCode, ORDINARY_START_MS, true).unref()
+  const late = () => {
+    compileHotCode(true)
+    flagsChanged()
+  }
+  setTimeout(late, ORDINARY_START_MS).unref()
   return () => {
     if (!ROLES.includes(roleOrCommand)) return
     compileHotCode(true)

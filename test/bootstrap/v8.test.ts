@@ -3,8 +3,10 @@ import { execFile, execFileSync } from 'node:child_process'
 import { cpSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { mock } from 'node:test'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { limitStartMemory } from '../../bin/v8.mjs'
 
 const MODULE = join(import.meta.dirname, '../../bin/v8.mjs')
 
@@ -25,6 +27,16 @@ t.test('a start does not fail where no temporary folder can be made', async (t) 
   t.equal(stderr, '')
   // Root may write to every folder, and then it is kept.
   rmSync(used, { recursive: true, force: true })
+})
+
+t.test('threads that begin late in a long start find compiled code too, under the flags of then', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+  let linked = 0
+  limitStartMemory('verify', () => linked++)
+  t.equal(linked, 1)
+  mock.timers.tick(5_000)
+  t.equal(linked, 2)
 })
 
 /** A process in which objects survive, until `isDone`; how much larger its young generation has become. */
