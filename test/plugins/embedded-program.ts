@@ -1,6 +1,5 @@
 /** The whole program in this process, or one role of it, over embedded backends in a separate folder, with the demo tenant of `plans/`. It does not listen. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import pino from 'pino'
@@ -11,6 +10,7 @@ import { openBackends } from '../../src/bootstrap/open-backends.ts'
 import { embeddedPaths, readConfig } from '../../src/config/config.ts'
 import type { Role } from '../../src/config/needed-backends.ts'
 import { eventually } from '../flows/eventually.ts'
+import { MEMORY } from '../memory-folder.ts'
 
 export type EmbeddedProgram = {
   app: FastifyInstance
@@ -27,7 +27,7 @@ export async function openEmbeddedProgram(t: Test, { isHasty = false, role = 'al
   const { setInterval } = globalThis
   if (isHasty) t.intercept(globalThis, 'setInterval', { value: (run: () => void, ms: number) => setInterval(run, Math.min(ms, HASTE_MS)) })
   // Not a folder of tap, which is removed before everything is closed.
-  const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const dataDir = await mkdtemp(join(MEMORY, 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   // Split roles are refused on embedded backends, but work with them.
   const surroundings = { config: { ...config, ROLE: role, DERIVED_KEYS_FILE: derivedKeysFile ?? null }, log: logged ? pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }) : pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }

@@ -1,6 +1,5 @@
 /** Test fixture: a controller over a real store and a real folder of manifests, with a fake clock, fake timers and injected faults. */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
@@ -17,6 +16,7 @@ import type { ApiKeyStatus, PlanStatus, Ref, Resources } from '../../src/backend
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { conditions } from '../domain/reconcile/reconcile-world.ts'
 import { entriesOf } from '../backends/resources/manifest-folder.ts'
+import { MEMORY } from '../memory-folder.ts'
 
 /** Mutating calls of the store and of the resources. */
 const WRITES = ['change', 'mintKey', 'setKey', 'told', 'putSecret', 'removeSecrets', 'setStatus']
@@ -58,7 +58,7 @@ export type Tenant = {
 export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
 
 export async function openTenant(t: Test): Promise<Tenant> {
-  const root = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const root = await mkdtemp(join(MEMORY, 'tollgate-'))
   await mkdir(join(root, 'plans'))
   const store = await openStore(`sqlite:${join(root, 'tollgate.db')}`)
   const time = { now: Date.UTC(2026, 0, 5) }

@@ -3,12 +3,12 @@
  * SQLite may be several writes in MongoDB, and can be torn between them.
  */
 import { randomUUID } from 'node:crypto'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { Collection, MongoClient, MongoNetworkError } from 'mongodb'
 import type { VersionedRecords } from '../../src/backends/store/versioned-records.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
+import { MEMORY } from '../memory-folder.ts'
 
 /** The `write`th write of a verb, from 1, fails: after it took effect (`happens`), or instead. */
 export type Tear = { write: number; happens: boolean }
@@ -33,16 +33,13 @@ export type Real = {
 
 const nextTick = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-/** In memory where possible: fsync on a disk takes longer than the simulation. */
-const PLACE = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
-
 /** `server`: URL of a MongoDB server without a database; null is SQLite. */
 export function openReal(server: string | null): Promise<Real> {
   return server === null ? openFile() : openDatabase(server)
 }
 
 async function openFile(): Promise<Real> {
-  const folder = mkdtempSync(join(PLACE, 'tollgate-simulation-'))
+  const folder = mkdtempSync(join(MEMORY, 'tollgate-simulation-'))
   const url = `sqlite:${join(folder, 'tollgate.db')}`
   const handles: Real['handles'] = [await open(url), await open(url)]
   return {

@@ -1,6 +1,5 @@
 /** An operation whose process is killed at every call to store or files, before and after it, through creation, run and cancellation: another process finishes it. */
 import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
@@ -22,6 +21,7 @@ import { mediaPlan } from '../contracts/store/acme.ts'
 import { IMAGE, MASK } from '../contracts/operations/sources.ts'
 import { LIMITS } from '../fakes/engine.ts'
 import { openReceiver, type Answer, type Receiver } from '../fakes/receiver.ts'
+import { MEMORY } from '../memory-folder.ts'
 
 const START = Date.UTC(2026, 0, 5)
 const DAY_MS = 24 * 3_600_000
@@ -117,7 +117,7 @@ async function recover(world: World): Promise<void> {
 type Scenario = (process: Process, world: World, tenant: string) => Promise<unknown>
 
 async function open(t: Test): Promise<World> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const folder = await mkdtemp(join(MEMORY, 'tollgate-'))
   const world = { store: await openStore(`sqlite:${join(folder, 'tollgate.db')}`), files: await openFiles(`disk:${join(folder, 'files')}`), source: await openReceiver(), time: { now: START }, ids: 0, read: [] }
   t.teardown(async () => {
     await Promise.all([world.store.close(), world.files.close(), world.source.close()])
