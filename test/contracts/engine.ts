@@ -1,5 +1,6 @@
 /** What every engine promises. A place is an opened engine and one small request for each kind and operation that it makes, with the inputs that it needs. */
 import type { Engine, EngineRequest, Input, Made, NotMade } from '../../src/backends/engines/engine.ts'
+import { mediaInfo } from '../../src/domain/media-info.ts'
 import { LIMITS, runControl } from '../fakes/engine.ts'
 import type { Promises } from './run-contract.ts'
 
@@ -25,27 +26,23 @@ export const enginePromises: Promises<EnginePlace> = {
       t.same(engine.quote(request, LIMITS), quote)
     }
   },
-  'it makes what was asked for, of the size and length that was asked for, and takes no more than it quoted': async (t, place) => {
+  'it makes what was asked for, of the size and length that was asked for, takes no more than it quoted, and its progress rises from 0 to 99 percent': async (t, place) => {
     const { engine, requests } = place
     for (const request of requests) {
-      const made = await engine.run(request, controlFor(place, request))
-      t.ok((await bytesOf(made)).length > 0)
+      const heard: number[] = []
+      const made = await engine.run(request, controlFor(place, request, { progress: (percent) => heard.push(percent) }))
+      t.same(heard, heard.toSorted((a, b) => a - b))
+      t.ok(heard.every((percent) => percent >= 0 && percent <= 99))
+      const bytes = await bytesOf(made)
       if (made.outcome !== 'made') continue
+      const { contentType, width, height } = mediaInfo(bytes, bytes.length) ?? {}
+      t.same([contentType, width ?? null, height ?? null], [made.contentType, made.facts.width, made.facts.height], request.kind)
       if ('width' in request) {
         t.match(made.contentType, { image: /^image\//, video: /^video\//, music: /^audio\// }[request.kind])
         t.same(made.facts, { width: request.width, height: request.height, durationMs: request.durationMs })
       }
       const quote = engine.quote(request, LIMITS)
       t.ok(made.used.Job <= quote.Job && made.used.Second <= quote.Second && made.used.Megapixel <= quote.Megapixel)
-    }
-  },
-  'progress rises from 0 to 99 percent': async (t, place) => {
-    const { engine, requests } = place
-    for (const request of requests) {
-      const heard: number[] = []
-      await engine.run(request, controlFor(place, request, { progress: (percent) => heard.push(percent) }))
-      t.same(heard, heard.toSorted((a, b) => a - b))
-      t.ok(heard.every((percent) => percent >= 0 && percent <= 99))
     }
   },
   'a run whose signal is aborted already is not begun': async (t, place) => {

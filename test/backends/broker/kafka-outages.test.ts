@@ -27,7 +27,7 @@ t.test('connections to a broker that accepts them and never answers are closed, 
   const broker = await recordingBroker(t, `127.0.0.1:${(frozen.address() as AddressInfo).port}`, { topicPrefix: prefix() })
   broker.consume('image', handled)
   broker.publish(ready('image', 'task'))
-  await until(() => connections.filter(({ isClosed }) => isClosed).length >= 3)
+  await until(() => connections.some(({ isClosed }) => isClosed))
   await broker.close()
   await until(() => connections.every(({ isClosed }) => isClosed))
   t.ok(connections.every(({ hasEnded }) => hasEnded))

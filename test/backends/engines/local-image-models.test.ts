@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { missingOperations, openLocalImage } from '../../../engines/image/image-engine.ts'
-import { readModels } from '../../../engines/image/models.ts'
+import type { CheckJob } from '../../../engines/image/check-model.ts'
+import { readModels, type Modelled, type Models } from '../../../engines/image/models.ts'
 import { onnxModel, type Graph, type Port } from '../../../engines/image/models/onnx-writer.ts'
 import { openEngines, type Input } from '../../../src/backends/engines/engine.ts'
 import type { OperationRequest } from '../../../src/domain/media-operations.ts'
 import { runControl } from '../../fakes/engine.ts'
-import { at, decodedBytes, distance, open, paint, type Raw } from './pictures.ts'
+import { at, decoded, decodedBytes, distance, open, paint, type Raw } from './pictures.ts'
 
 const skip = Object.values(missingOperations(readModels({}).models))[0] ?? false
 
@@ -36,22 +37,42 @@ const repeating = (scale: number, side: number | null = null): Graph =>
     weights: [floats('scales', [4], [1, 1, scale, scale])],
   })
 
-async function opened(t: Test, operation: string, graph: Graph | Uint8Array, wants: object = {}) {
+async function fileOf(t: Test, graph: Graph | Uint8Array): Promise<{ folder: string; model: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const model = join(folder, 'model.onnx')
   await writeFile(model, graph instanceof Uint8Array ? graph : onnxModel(graph))
+  return { folder, model }
+}
+
+async function opened(t: Test, operation: string, graph: Graph | Uint8Array, wants: object = {}) {
+  const { folder, model } = await fileOf(t, graph)
   return openLocalImage('pictures', { scratch: folder, [operation]: { model, ...wants } })
 }
 
-const input = (bytes: Buffer, role: Input['role'] = 'media'): Input => ({ role, contentType: 'image/png', bytes: bytes.length, async *read() { yield bytes } })
+/** What the child process that tries a model does, in this one: its start takes longer. Rejects as `opened` does. */
+async function tried(operation: Modelled, options: object): Promise<Models> {
+  const { models } = readModels({ [operation]: options })
+  const { run } = await import('../../../engines/image/check-model.ts')
+  await run({ operation, model: models[operation] } as CheckJob).catch((error: Error) => {
+    throw new Error(`${operation}.model: ${error.message}`, { cause: error })
+  })
+  return models
+}
 
+const input = (bytes: Buffer): Input => ({ role: 'media', contentType: 'image/png', bytes: bytes.length, async *read() { yield bytes } })
+
+/** What the child process of a run does, in this one. */
 async function made(t: Test, request: OperationRequest, graph: Graph, wants: object, picture: Raw, mask?: Raw): Promise<Raw> {
-  const engine = await opened(t, request.kind, graph, wants)
-  const inputs = [input(await open(picture).png().toBuffer()), ...(mask ? [input(await open(mask).png().toBuffer(), 'mask')] : [])]
-  const result = await engine.run(request, runControl({ inputs }))
-  if (result.outcome !== 'made') throw new Error(result.code, { cause: result.cause })
-  return decodedBytes(Buffer.concat(await Array.fromAsync(result.body as AsyncIterable<Uint8Array>)))
+  const { folder, model } = await fileOf(t, graph)
+  const operation = request.kind as Modelled
+  const models = await tried(operation, { model, ...wants })
+  const { run } = (await import(`../../../engines/image/${operation.replace('_', '-')}.ts`)) as { run(job: object, progress: () => void): Promise<unknown> }
+  const path = (name: string) => join(folder, name)
+  await writeFile(path('media'), await open(picture).png().toBuffer())
+  if (mask) await writeFile(path('mask'), await open(mask).png().toBuffer())
+  await run({ ...request, input: path('media'), mask: path('mask'), output: path('result'), pixels: 1e6, model: models[operation] }, () => {})
+  return decoded(path('result'))
 }
 
 const UPSCALE = { kind: 'upscale', format: 'png' } as const
@@ -66,6 +87,11 @@ t.test('upscale by a model: its colours, its scale, and other scales by a filter
     t.same([result.width, result.height], [50 * scale, 30 * scale])
     t.ok(distance(at(result, 10, 10), [0, 100, 200, 255]) <= 1 && distance(at(result, 45 * scale, 20 * scale), [250, 50, 0, 255]) <= 1, `${at(result, 10, 10)}`)
   }
+  const engine = await opened(t, 'upscale', repeating(2), { scale: 2 })
+  const result = await engine.run({ ...UPSCALE, scale: 2 }, runControl({ inputs: [input(await open(halves).png().toBuffer())] }))
+  if (result.outcome !== 'made') throw new Error(result.code, { cause: result.cause })
+  const bytes = Buffer.concat(await Array.fromAsync(result.body as AsyncIterable<Uint8Array>))
+  t.ok(distance(at(await decodedBytes(bytes), 10, 10), [0, 100, 200, 255]) <= 1, 'by the engine, in processes of its own')
 })
 
 t.test('upscale by a graph of a fixed size goes in tiles of that size; bgr, 255 and normalised colours come back as they were', { skip }, async (t) => {
@@ -84,6 +110,10 @@ t.test('background_remove by a model: what it calls the subject stays, by probab
   for (const [graph, wants] of [[mixing(RED, [port('picture', 3, 64)]), plain], [mixing(RED, [port('picture', 3)]), { ...plain, size: 48 }], [mixing([logits[0]], [port('picture', 3, 64)]), { ...plain, mean: [0.5, 0, 0], output: 'logits' }]] as const) {
     const result = await made(t, REMOVE, graph, wants, scene)
     t.same([at(result, 10, 20)[3], at(result, 50, 20)[3]], [255, 0])
+  }
+  for (const [width, height] of [[1, 1], [8000, 20]] as const) {
+    const result = await made(t, REMOVE, mixing(RED, [port('picture', 3, 64)]), plain, paint(width, height, () => [255, 255, 255]))
+    t.same([result.width, result.height, at(result, 0, 0)[3]], [width, height, 255], 'the smallest and the widest pictures')
   }
 })
 
@@ -106,7 +136,7 @@ t.test('inpaint by a model: the hole gets what it makes, all else stays; masks a
 
 t.test('what is no model, or does not fit, is refused when the engine is opened, with what to change', { skip }, async (t) => {
   const open = [port('picture', 3)]
-  const cases: [operation: string, graph: Graph | Uint8Array, wants: object, message: RegExp][] = [
+  const cases: [operation: Modelled, graph: Graph | Uint8Array, wants: object, message: RegExp][] = [
     ['upscale', Buffer.from('no model'), { scale: 2 }, /^upscale\.model: .*model\.onnx is no model that ONNX Runtime loads: /],
     ['upscale', repeating(2), { scale: 4 }, /^upscale\.model: it makes 128 by 128 pixels of 64 by 64: scale cannot be 4$/],
     ['upscale', repeating(2), {}, /^upscale\.scale is required$/],
@@ -121,7 +151,11 @@ t.test('what is no model, or does not fit, is refused when the engine is opened,
     ['background_remove', mixing(SWAPPED, open), { size: 32 }, /^background_remove\.model: its output has 3 channels; a mask has 1$/],
     ['inpaint', mixing(SWAPPED, open), { size: 32 }, /^inpaint\.model: its inputs are not a picture of 3 channels and a mask of 1, nor one of 4 channels$/],
   ]
-  for (const [operation, graph, wants, message] of cases) await t.rejects(opened(t, operation, graph, wants), message, `${message}`)
+  for (const [operation, graph, wants, message] of cases) {
+    const { model } = await fileOf(t, graph)
+    await t.rejects(tried(operation, { model, ...wants }), message, `${message}`)
+  }
+  await t.rejects(opened(t, 'upscale', repeating(2), { scale: 4 }), /^upscale\.model: it makes 128 by 128 pixels of 64 by 64: scale cannot be 4$/)
   await t.rejects(openLocalImage('pictures', { upscale: { model: '/nowhere.onnx', scale: 2 } }), /^upscale\.model: \/nowhere\.onnx cannot be read \(ENOENT\)$/)
   await t.rejects(openLocalImage('pictures', { upscale: { model: 'here.onnx', scale: 2 } }), /^upscale\.model must be an absolute path$/)
 })

@@ -47,23 +47,23 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('contain adds bars to another aspect ratio; cover fills the frame', async (t) => {
-    const made: string[] = []
-    for (const other of [blue, lime]) for (const fit of ['contain', 'cover'] as const) made.push(madeOf(await merge([red, other], { fit })).path)
-    const [tallContained = '', tallCovered = '', wideContained = '', wideCovered = ''] = made
+    const [contained, covered] = [madeOf(three).path, madeOf(await merge([red, lime, blue], { fit: 'cover' })).path]
+    const [WIDE, TALL] = [35, -5]
     const places = [
-      [tallContained, 0.05, 0.5, BLACK], [tallContained, 0.5, 0.05, BLUE], [tallContained, 0.5, 0.5, BLUE], [tallCovered, 0.05, 0.5, BLUE], [tallCovered, 0.5, 0.05, BLUE], [tallCovered, 0.5, 0.5, BLUE],
-      [wideContained, 0.5, 0.03, BLACK], [wideCovered, 0.5, 0.03, LIME],
+      [contained, TALL, 0.05, 0.5, BLACK], [contained, TALL, 0.5, 0.05, BLUE], [contained, TALL, 0.5, 0.5, BLUE], [covered, TALL, 0.05, 0.5, BLUE], [covered, TALL, 0.5, 0.05, BLUE], [covered, TALL, 0.5, 0.5, BLUE],
+      [contained, WIDE, 0.5, 0.03, BLACK], [covered, WIDE, 0.5, 0.03, LIME],
     ] as const
-    for (const [n, colours] of allColoursAt(places.map(([path, x, y]) => [path, x, y])).entries()) t.ok(alike(colours.at(-5), [...places[n]![3]]), `place ${n}: ${colours.at(-5)}`)
+    for (const [n, colours] of allColoursAt(places.map(([path, , x, y]) => [path, x, y])).entries()) {
+      const [, frame, , , colour] = places[n]!
+      t.ok(alike(colours.at(frame), [...colour]), `place ${n}: ${colours.at(frame)}`)
+    }
   })
 
   t.test('extreme aspect ratios are merged', async (t) => {
     const [tall, dot] = makeEach([['tall.mp4', colour('blue', { size: '2x2000' }), X264], ['dot.mp4', colour('lime', { size: '1x1' }), ['-pix_fmt', 'yuv444p', '-c:v', 'libx264']]]) as [string, string]
-    for (const fit of ['contain', 'cover'] as const) {
-      t.match(madeOf(await merge([red, tall, dot], { fit })).facts, { width: 64, height: 48 })
-      t.match(madeOf(await merge([tall, red, dot], { fit })).facts, { width: 2, height: 2000 })
-      t.match(madeOf(await merge([dot, tall, red], { fit })).facts, { width: 2, height: 2 })
-    }
+    t.match(madeOf(await merge([red, tall, dot], { fit: 'contain' })).facts, { width: 64, height: 48 })
+    t.match(madeOf(await merge([tall, red, dot], { fit: 'cover' })).facts, { width: 2, height: 2000 })
+    t.match(madeOf(await merge([dot, tall, red], { fit: 'contain' })).facts, { width: 2, height: 2 })
   })
 
   t.test('a stored rotation is applied before fitting', async (t) => {
@@ -129,8 +129,8 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('videos are merged into every format', async (t) => {
-    const formats: [FormatName, string][] = [['webm', 'video/webm'], ['m4a', 'audio/mp4'], ['mp3', 'audio/mpeg'], ['wav', 'audio/wav']]
+  t.test('videos are merged into formats of films and of sound', async (t) => {
+    const formats: [FormatName, string][] = [['webm', 'video/webm'], ['wav', 'audio/wav']]
     const made: string[] = []
     for (const [format, type] of formats) {
       const { contentType, facts, path } = madeOf(await merge([red, lime, blue], { format }))
@@ -145,21 +145,18 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   t.test('a lossless format keeps the sampling rate and the bits of the first sound', async (t) => {
     const studio = make('studio.wav', '-f', 'lavfi', '-i', 'anoisesrc=r=96000:d=1:seed=1', '-ac', '2', '-c:a', 'pcm_s24le')
     const made: string[] = []
-    for (const format of ['wav', 'flac', 'mp3'] as const) {
+    for (const format of ['wav', 'flac'] as const) {
       const { facts, path } = madeOf(await merge([studio, voice], { format }))
       t.ok(Math.abs(facts.durationMs - 3000) <= 60, `${format}: ${facts.durationMs} ms`)
       made.push(path)
     }
-    t.same(codecsOf(made), [{ codecs: ['pcm_s24le'], rates: [96_000] }, { codecs: ['flac'], rates: [96_000] }, { codecs: ['mp3'], rates: [48_000] }])
+    t.same(codecsOf(made), [{ codecs: ['pcm_s24le'], rates: [96_000] }, { codecs: ['flac'], rates: [96_000] }])
   })
 
-  t.test('twenty sources are merged, with cuts and with crossfades', async (t) => {
-    const twenty = Array.from({ length: 20 }, (_, n) => [red, lime, blue][n % 3]!)
-    for (const transition of ['none', 'fade'] as const) {
-      const made = madeOf(await merge(twenty, { transition }))
-      const expected = 7 * 1000 + 7 * 1000 + 6 * 2000 - (transition === 'fade' ? 19 * 480 : 0)
-      t.ok(Math.abs(made.facts.durationMs - expected) <= 600, `${made.facts.durationMs} ms, not ${expected}`)
-    }
+  t.test('twenty sources are merged with crossfades', async (t) => {
+    const made = madeOf(await merge(Array.from({ length: 20 }, (_, n) => [red, lime, blue][n % 3]!), { transition: 'fade' }))
+    const expected = 7 * 1000 + 7 * 1000 + 6 * 2000 - 19 * 480
+    t.ok(Math.abs(made.facts.durationMs - expected) <= 600, `${made.facts.durationMs} ms, not ${expected}`)
   })
 
   t.test('videos mixed with audio files are mixed_sources, unless the format is an audio format', async (t) => {
@@ -175,7 +172,7 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   t.test('one unreadable source among good ones is unsupported_input', async (t) => {
     const broken = join(folder, 'broken.mp4')
     await writeFile(broken, `#EXTM3U\n#EXTINF:10,\nfile://${red}\n`)
-    for (const inputs of [[broken, red], [red, broken], [red, red, broken]]) t.match(await merge(inputs), { outcome: 'failed', code: 'unsupported_input', retryable: false })
+    for (const inputs of [[broken, red], [red, broken]]) t.match(await merge(inputs), { outcome: 'failed', code: 'unsupported_input', retryable: false })
   })
 
   t.test('input_too_large: one source; result_too_large: all together', async (t) => {
@@ -186,7 +183,7 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
 
   t.test('progress rises over the length of the result, and tags of the sources are removed', async (t) => {
     const reported: number[] = []
-    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=10', ...X264, '-preset', 'ultrafast', '-metadata', 'title=private')
+    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=7', ...X264, '-preset', 'ultrafast', '-metadata', 'title=private')
     const made = madeOf(await merge([long, long], { transition: 'fade' }, { progress: (percent) => reported.push(percent) }))
     t.ok(reported.some((percent) => percent > 0 && percent < 99) && reported.every((percent, n) => percent <= 99 && percent >= (reported[n - 1] ?? 0)), reported.join())
     t.notOk(JSON.stringify(streamsOf(made.path)).includes('private'))

@@ -13,15 +13,12 @@ const range = (from: number, to: number): number[] => Array.from({ length: to - 
 
 /** Containers and codecs: a file name, and its encoder's arguments. */
 const FILMS: [string, string[]][] = [
-  ['h264.mp4', [...X264, '-c:a', 'aac']],
   ['bframes-one-key.mp4', ['-c:v', 'libx264', '-g', '999', '-bf', '3', '-crf', '10', '-c:a', 'aac']],
   ['index-at-the-end.mov', ['-c:v', 'mpeg4', '-q:v', '1', '-c:a', 'pcm_s16le']],
   ['fragmented.mp4', [...X264, '-c:a', 'aac', '-movflags', 'frag_keyframe+empty_moov']],
   ['vp9.webm', ['-c:v', 'libvpx-vp9', '-deadline', 'realtime', '-crf', '5', '-b:v', '0', '-c:a', 'libopus']],
-  ['vp8.webm', ['-c:v', 'libvpx', '-crf', '4', '-b:v', '5M', '-c:a', 'libvorbis']],
-  ['no-length-no-index.webm', ['-c:v', 'libvpx', '-crf', '4', '-b:v', '5M', '-c:a', 'libopus', '-live', '1']],
+  ['no-length-no-index.webm', ['-c:v', 'libvpx', '-crf', '4', '-b:v', '5M', '-c:a', 'libvorbis', '-live', '1']],
   ['mpeg4.avi', ['-c:v', 'mpeg4', '-q:v', '1', '-c:a', 'libmp3lame']],
-  ['h264.mkv', [...X264, '-c:a', 'flac']],
   ['h264.ts', [...X264, '-c:a', 'aac']],
   ['mpeg2.ts', ['-c:v', 'mpeg2video', '-q:v', '1', '-c:a', 'mp2']],
   ['theora.ogv', ['-c:v', 'libtheora', '-q:v', '10', '-c:a', 'libvorbis', '-f', 'ogg']],
@@ -51,6 +48,8 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
+  const isPrivate = (bytes: Buffer): boolean => bytes.includes('private') || bytes.includes('065.4321')
+
   t.test('the default result is MP4 with H.264 and AAC, its index at the front, charged by its own size and length', async (t) => {
     const made = madeOf(await trim(film, { startMs: 500, endMs: 1500 }))
     t.equal(made.contentType, 'video/mp4')
@@ -58,25 +57,18 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.match(streamsOf(made.path), [{ codec_name: 'h264', pix_fmt: 'yuv420p', width: 64, height: 48, nb_frames: '25' }, { codec_name: 'aac' }])
     const bytes = await readFile(made.path)
     t.ok(bytes.indexOf('moov') < bytes.indexOf('mdat'))
+    t.ok(isPrivate(await readFile(film)) && !isPrivate(bytes), 'titles, places and other tags are removed')
     t.ok((await stat(made.path)).size < LIMITS.bytes)
-  })
-
-  t.test('titles, places and other tags of the source are removed, in both modes', async (t) => {
-    t.ok((await readFile(film)).includes('private'))
-    for (const mode of ['accurate', 'fast'] as const) {
-      const bytes = await readFile(madeOf(await trim(film, { startMs: 500, mode })).path)
-      t.notOk(bytes.includes('private') || bytes.includes('065.4321'), mode)
-    }
   })
 
   t.test('without an end, or with one past the end, the result extends to the end of the source', async (t) => {
     const made: string[] = []
-    for (const endMs of [null, 3000, 99_000]) made.push(madeOf(await trim(film, { startMs: 2000, endMs })).path)
-    t.same(allNumbersOf(made), Array(3).fill(range(50, 75)))
+    for (const endMs of [null, 99_000]) made.push(madeOf(await trim(film, { startMs: 2000, endMs })).path)
+    t.same(allNumbersOf(made), Array(2).fill(range(50, 75)))
   })
 
   t.test('a start at or past the end is start_past_end', async (t) => {
-    for (const startMs of [3000, 3040, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'start_past_end', retryable: false, details: { found: { seconds: 3 } } })
+    for (const startMs of [3000, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'start_past_end', retryable: false, details: { found: { seconds: 3 } } })
   })
 
   t.test('a section shorter than a frame becomes the nearest frame', async (t) => {
@@ -108,7 +100,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
 
   t.test('a late start is exact, also with deep frame reordering at a low frame rate', async (t) => {
     const slow = make('slow.mp4', '-f', 'lavfi', '-i', "nullsrc=s=64x48:r=2:d=50,geq=lum='20+2*N':cb=128:cr=128,format=yuv420p", '-c:v', 'libx264', '-bf', '16', '-b_strategy', '0', '-g', '20', '-crf', '5', '-movflags', 'frag_keyframe+empty_moov')
-    const starts = [0, 7, 22.5, 31, 49.5]
+    const starts = [0, 22.5, 49.5]
     const made: string[] = []
     for (const seconds of starts) made.push(madeOf(await trim(slow, { startMs: seconds * 1000, endMs: seconds * 1000 + 500 })).path)
     t.same(allNumbersOf(made), starts.map((seconds) => [frameAt(slow, seconds)]))
@@ -157,7 +149,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('odd sizes are rounded to even ones, a single pixel to 2 by 2', async (t) => {
-    const sizes = [['63x47', 62, 46], ['1x1', 2, 2], ['1x300', 2, 300]] as const
+    const sizes = [['63x47', 62, 46], ['1x1', 2, 2]] as const
     const odd = makeEach(sizes.map(([size]) => [`odd${size}.mp4`, colour('red', { size }), ['-pix_fmt', 'yuv444p', '-c:v', 'libx264']]))
     const made: string[] = []
     for (const [n, [, width, height]] of sizes.entries()) {
@@ -211,23 +203,23 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok(red > 120 && green < 60 && blue < 60, `${red} ${green} ${blue}`)
   })
 
-  const SOUNDS: [string, string[]][] = [
-    ['sound.mp3', ['-c:a', 'libmp3lame', '-q:a', '4']],
-    ['no-header.mp3', ['-c:a', 'libmp3lame', '-q:a', '4', '-write_xing', '0']],
-    ['sound.wav', []],
-    ['sound.opus', ['-c:a', 'libopus']],
-    ['sound.flac', []],
-    ['sound.m4a', ['-c:a', 'aac']],
-    ['sound.aac', ['-c:a', 'aac']],
-    ['sound.weba', ['-c:a', 'libopus', '-f', 'webm']],
+  /** What `fast` copies is of these formats; the others are trimmed accurately. */
+  const SOUNDS: [name: string, encoded: string[], copied: 'm4a' | 'mp3' | null][] = [
+    ['sound.mp3', ['-c:a', 'libmp3lame', '-q:a', '4'], null],
+    ['no-header.mp3', ['-c:a', 'libmp3lame', '-q:a', '4', '-write_xing', '0'], 'mp3'],
+    ['sound.opus', ['-c:a', 'libopus'], null],
+    ['sound.m4a', ['-c:a', 'aac'], 'm4a'],
+    ['sound.aac', ['-c:a', 'aac'], 'm4a'],
+    ['sound.weba', ['-c:a', 'libopus', '-f', 'webm'], null],
   ]
   t.test('of an audio file, both modes return the section between the two times', async (t) => {
     const made: { name: string; path: string }[] = []
-    for (const [n, input] of makeAll(tones(5, 2.5), SOUNDS).entries()) {
-      for (const mode of ['accurate', 'fast'] as const) {
-        const name = `${SOUNDS[n]?.[0]}, ${mode}`
-        const { contentType, facts, path } = madeOf(await trim(input, { startMs: 2000, endMs: 4000, mode, format: 'm4a' }))
-        t.equal(contentType, 'audio/mp4', name)
+    for (const [n, input] of makeAll(tones(5, 2.5), SOUNDS.map(([name, encoded]) => [name, encoded])).entries()) {
+      const [sound = '', , copied = null] = SOUNDS[n] ?? []
+      for (const [mode, format] of [['accurate', 'm4a'], ...(copied ? [['fast', copied] as const] : [])] as const) {
+        const { contentType, facts, path } = madeOf(await trim(input, { startMs: 2000, endMs: 4000, mode, format }))
+        const name = `${sound}, ${mode}`
+        t.equal(contentType, { m4a: 'audio/mp4', mp3: 'audio/mpeg' }[format], name)
         t.match(facts, { width: null, height: null }, name)
         t.ok(Math.abs(facts.durationMs - 2000) <= 60, `${name}: ${facts.durationMs} ms`)
         made.push({ name, path })
@@ -241,36 +233,35 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.match(madeOf(await trim(covered, { endMs: 1000 })), { contentType: 'audio/mp4', facts: { width: null } })
   })
 
-  const WRITTEN: [FormatName, string, string[], string[]][] = [
-    ['mp4', 'video/mp4', ['h264', 'aac'], ['aac']],
-    ['webm', 'video/webm', ['vp9', 'opus'], ['opus']],
-    ['m4a', 'audio/mp4', ['aac'], ['aac']],
-    ['mp3', 'audio/mpeg', ['mp3'], ['mp3']],
-    ['wav', 'audio/wav', ['pcm_s16le'], ['pcm_s16le']],
-    ['flac', 'audio/flac', ['flac'], ['flac']],
+  const WRITTEN: [FormatName, string, string[]][] = [
+    ['mp4', 'video/mp4', ['h264', 'aac']],
+    ['webm', 'video/webm', ['vp9', 'opus']],
+    ['m4a', 'audio/mp4', ['aac']],
+    ['mp3', 'audio/mpeg', ['mp3']],
+    ['wav', 'audio/wav', ['pcm_s16le']],
+    ['flac', 'audio/flac', ['flac']],
   ]
   t.test('every format is written from videos and from audio files', async (t) => {
     const sound = make('alone.wav', ...tones(2))
     const made: ReturnType<typeof madeOf>[] = []
     const alone: ReturnType<typeof madeOf>[] = []
-    for (const [format] of WRITTEN) {
-      made.push(madeOf(await trim(film, { startMs: 1000, endMs: 2000, format })))
-      alone.push(madeOf(await trim(sound, { endMs: 1000, format })))
-    }
+    for (const [format] of WRITTEN) made.push(madeOf(await trim(film, { startMs: 1000, endMs: 2000, format })))
+    for (const [format] of WRITTEN.slice(0, 2)) alone.push(madeOf(await trim(sound, { endMs: 1000, format })))
     const paths = made.map(({ path }) => path)
     t.same(codecsOf(paths).map(({ codecs }) => codecs), WRITTEN.map(([, , codecs]) => codecs))
-    t.same(codecsOf(alone.map(({ path }) => path)).map(({ codecs }) => codecs), WRITTEN.map(([, , , codecs]) => codecs))
+    t.same(codecsOf(alone.map(({ path }) => path)).map(({ codecs }) => codecs), [['aac'], ['opus']])
+    t.same(alone.map(({ contentType }) => contentType), ['audio/mp4', 'audio/webm'])
     t.same(allNumbersOf(paths.slice(0, 2)), [range(25, 50), range(25, 50)])
     const heard = allTonesOf(paths)
     for (const [n, [format, contentType]] of WRITTEN.entries()) {
-      t.same([made[n]?.contentType, alone[n]?.contentType], [contentType, contentType.replace('video', 'audio')])
+      t.equal(made[n]?.contentType, contentType)
       t.ok(Math.abs((made[n]?.facts.durationMs ?? 0) - 1000) <= 60, `${format}: ${made[n]?.facts.durationMs} ms`)
       t.ok(Math.abs(riseOf(heard[n]!) - 50) <= 6, format)
     }
   })
 
   t.test('WAV and FLAC are cut without losing a bit, in both modes', async (t) => {
-    const codecs = [['8.wav', 'pcm_u8'], ['16.wav', 'pcm_s16le'], ['24.wav', 'pcm_s24le'], ['float.wav', 'pcm_f32le'], ['24.flac', 'flac']] as const
+    const codecs = [['8.wav', 'pcm_u8'], ['24.wav', 'pcm_s24le'], ['float.wav', 'pcm_f32le'], ['24.flac', 'flac']] as const
     const sources = makeAll(['-f', 'lavfi', '-i', 'anoisesrc=r=44100:d=2:seed=1'], codecs.map(([name, codec]) => [name, ['-ac', '2', '-c:a', codec, ...(codec === 'flac' ? ['-sample_fmt', 's32'] : [])]]))
     const made: string[] = []
     for (const [n, [name]] of codecs.entries()) {
@@ -280,7 +271,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     const samples = samplesOf([...sources, ...made])
     for (const [n, [name]] of codecs.entries()) {
       const whole = samples[n]!
-      for (const [mode, section] of [['accurate', samples[5 + 2 * n]!], ['fast', samples[6 + 2 * n]!]] as const) {
+      for (const [mode, section] of [['accurate', samples[4 + 2 * n]!], ['fast', samples[5 + 2 * n]!]] as const) {
         const from = whole.indexOf(section.subarray(0, 4096))
         t.ok(section.length >= 44_100 * 16 && from >= 0 && whole.subarray(from, from + section.length).equals(section), `${name}, ${mode}`)
         if (mode === 'accurate') t.same([from, section.length], [22_050 * 16, 44_100 * 16], name)
@@ -295,6 +286,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   t.test('fast copies the packets from the key frame before the start, without encoding', async (t) => {
     const made = madeOf(await trim(film, { startMs: 1500, endMs: 2500, mode: 'fast' }))
     t.same(numbersOf(made.path).slice(0, 37), range(25, 62))
+    t.notOk(isPrivate(await readFile(made.path)))
     t.ok(made.facts.durationMs >= 1500 && made.facts.durationMs < 1900, `${made.facts.durationMs} ms`)
     const own = (path: string): string => execFileSync(programs.ffmpeg, ['-v', 'error', '-i', path, '-map', '0:v', '-c', 'copy', '-bsf:v', 'h264_mp4toannexb', '-f', 'framemd5', '-'], { encoding: 'utf8' })
     const before = own(film)
@@ -309,15 +301,13 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('progress is whole percents from 0 to 99 that never fall, in both modes', async (t) => {
-    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=20', '-c:v', 'libx264', '-preset', 'ultrafast')
-    for (const mode of ['accurate', 'fast'] as const) {
-      const reported: number[] = []
-      madeOf(await trim(long, { startMs: 1000, mode, format: mode === 'fast' ? 'webm' : 'mp4' }, { progress: (percent) => reported.push(percent) }))
-      t.same(reported, reported.toSorted((a, b) => a - b))
-      t.ok(reported.every((percent) => Number.isInteger(percent) && percent >= 0 && percent <= 99))
-      t.ok(reported.some((percent) => percent > 0 && percent < 99), reported.join())
-    }
+  t.test('progress is whole percents from 0 to 99 that never fall', async (t) => {
+    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=15', '-c:v', 'libx264', '-preset', 'ultrafast')
+    const reported: number[] = []
+    madeOf(await trim(long, { startMs: 1000 }, { progress: (percent) => reported.push(percent) }))
+    t.same(reported, reported.toSorted((a, b) => a - b))
+    t.ok(reported.every((percent) => Number.isInteger(percent) && percent >= 0 && percent <= 99))
+    t.ok(reported.some((percent) => percent > 0 && percent < 99), reported.join())
   })
 
   t.test('unsupported_input: playlists, file lists, texts, pictures, noise and truncated headers, whatever their name', async (t) => {

@@ -3,87 +3,12 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
-import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
+import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { ApiResponse, Client, Method } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openKubernetes } from '../../../src/backends/resources/kubernetes/kubernetes.ts'
 import { openLeader, type Leader, type LeaderOptions } from '../../../src/backends/resources/kubernetes/leader-election.ts'
 import { eventually } from '../../flows/eventually.ts'
-
-const TIMES = { durationMs: 1_000, renewDeadlineMs: 700, retryMs: 20 }
-
-/** The fate of a request; `sinceMs` is the time since the fault began. */
-type Fault = (method: string, sinceMs: number) => 'answers' | 'fails' | 'hangs' | { afterMs: number }
-
-const FAULTS: Record<string, Fault> = {
-  'hangs': () => 'hangs',
-  'hangs on writes': (method) => (method === 'GET' ? 'answers' : 'hangs'),
-  'fails': () => 'fails',
-  // The last try begins shortly before the deadline, and each of its requests takes as long as its time limit allows.
-  'fails, responds late and hangs': (method, sinceMs) => (sinceMs < 560 ? 'fails' : method === 'GET' ? { afterMs: 300 } : 'hangs'),
-}
-
-/** Clients of one server with one Lease. */
-function openServer(): (fateOf: (method: string) => ReturnType<Fault>) => Client {
-  let lease: { metadata: { resourceVersion: string } } | null = null
-  let version = 0
-  function answer(method: string, body: { metadata?: { resourceVersion?: string } }): ApiResponse<object> {
-    if (method === 'GET') return { status: lease ? 200 : 404, body: structuredClone(lease ?? {}) }
-    if (body.metadata?.resourceVersion !== lease?.metadata.resourceVersion) return { status: 409, body: {} }
-    lease = { ...structuredClone(body), metadata: { ...body.metadata, resourceVersion: String(++version) } }
-    return { status: method === 'POST' ? 201 : 200, body: structuredClone(lease) }
-  }
-  return (fateOf) => {
-    const request = async (method: string, _path: string, { body = {} }: { body?: object } = {}) => {
-      const fate = fateOf(method)
-      if (fate === 'hangs') return new Promise<never>(() => {})
-      if (fate === 'fails') throw new Error('away')
-      if (typeof fate === 'object') await pause(fate.afterMs)
-      return answer(method, body)
-    }
-    return { request, counts: () => [] } as unknown as Client
-  }
-}
-
-type Times = Pick<LeaderOptions, 'durationMs' | 'renewDeadlineMs' | 'retryMs' | 'random' | 'time'>
-
-function openCandidate(t: Test, identity: string, client: Client, changes: string[], times: Times): Leader {
-  const leader = openLeader({ client, namespace: 'gate', name: 'tollgate', identity, changed: (is) => changes.push(`${identity} ${is ? 'leads' : 'stops'}`), log: { info() {}, warn() {} }, ...times })
-  t.teardown(leader.resign)
-  return leader
-}
-
-for (const [what, fault] of Object.entries(FAULTS)) {
-  t.test(`a leader whose server ${what} stops leading before another may lead`, async (t) => {
-    const clientOf = openServer()
-    const changes: string[] = []
-    let since = Infinity
-    const first = openCandidate(t, 'first', clientOf((method) => (since === Infinity ? 'answers' : fault(method, performance.now() - since))), changes, TIMES)
-    await eventually('the first to lead', async () => (first.isLeading() ? true : null))
-    const second = openCandidate(t, 'second', clientOf(() => 'answers'), changes, TIMES)
-    since = performance.now()
-    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
-    t.same(changes, ['first leads', 'first stops', 'second leads'])
-    await Promise.all([first.resign(), second.resign()])
-  })
-}
-
-t.test('a process that resigns while it acquires the lease releases it', async (t) => {
-  // Too long to expire in a test.
-  const lasting = { durationMs: 600_000, renewDeadlineMs: 400_000, retryMs: 20 }
-  for (const last of ['GET', 'POST']) {
-    const clientOf = openServer()
-    const requested = Promise.withResolvers<void>()
-    const changes: string[] = []
-    const first = openCandidate(t, 'first', clientOf((method) => (method === last && requested.resolve(), 'answers')), changes, lasting)
-    await requested.promise
-    await first.resign()
-    t.same(changes, [], last)
-    const second = openCandidate(t, 'second', clientOf(() => 'answers'), changes, lasting)
-    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
-    await second.resign()
-  }
-})
 
 /** A clock that advances only when the test moves it. */
 function openTime() {
@@ -118,6 +43,82 @@ function openTime() {
 }
 
 const TEN_SECONDS = { durationMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2_000, random: () => 0.5 }
+
+/** The fate of a request; `sinceMs` is the time since the fault began. */
+type Fault = (method: string, sinceMs: number) => 'answers' | 'fails' | 'hangs' | { afterMs: number }
+
+const FAULTS: Record<string, Fault> = {
+  'hangs': () => 'hangs',
+  'hangs on writes': (method) => (method === 'GET' ? 'answers' : 'hangs'),
+  'fails': () => 'fails',
+  // The last try begins shortly before the deadline, and each of its requests takes as long as its time limit allows.
+  'fails, responds late and hangs': (method, sinceMs) => (sinceMs < 8_000 ? 'fails' : method === 'GET' ? { afterMs: 4_000 } : 'hangs'),
+}
+
+/** Clients of one server with one Lease. */
+function openServer(time = openTime()): (fateOf: (method: string) => ReturnType<Fault>) => Client {
+  let lease: { metadata: { resourceVersion: string } } | null = null
+  let version = 0
+  function answer(method: string, body: { metadata?: { resourceVersion?: string } }): ApiResponse<object> {
+    if (method === 'GET') return { status: lease ? 200 : 404, body: structuredClone(lease ?? {}) }
+    if (body.metadata?.resourceVersion !== lease?.metadata.resourceVersion) return { status: 409, body: {} }
+    lease = { ...structuredClone(body), metadata: { ...body.metadata, resourceVersion: String(++version) } }
+    return { status: method === 'POST' ? 201 : 200, body: structuredClone(lease) }
+  }
+  return (fateOf) => {
+    const request = async (method: string, _path: string, { body = {} }: { body?: object } = {}) => {
+      const fate = fateOf(method)
+      if (fate === 'hangs') return new Promise<never>(() => {})
+      if (fate === 'fails') throw new Error('away')
+      if (typeof fate === 'object') await time.pause(fate.afterMs, new AbortController().signal)
+      return answer(method, body)
+    }
+    return { request, counts: () => [] } as unknown as Client
+  }
+}
+
+type Times = Pick<LeaderOptions, 'durationMs' | 'renewDeadlineMs' | 'retryMs' | 'random' | 'time'>
+
+function openCandidate(t: Test, identity: string, client: Client, changes: string[], times: Times): Leader {
+  const leader = openLeader({ client, namespace: 'gate', name: 'tollgate', identity, changed: (is) => changes.push(`${identity} ${is ? 'leads' : 'stops'}`), log: { info() {}, warn() {} }, ...times })
+  t.teardown(leader.resign)
+  return leader
+}
+
+for (const [what, fault] of Object.entries(FAULTS)) {
+  t.test(`a leader whose server ${what} stops leading before another may lead`, async (t) => {
+    const time = openTime()
+    const clientOf = openServer(time)
+    const changes: string[] = []
+    let since = Infinity
+    const first = openCandidate(t, 'first', clientOf((method) => (since === Infinity ? 'answers' : fault(method, time.now() - since))), changes, { ...TEN_SECONDS, time })
+    await time.forward(0)
+    const second = openCandidate(t, 'second', clientOf(() => 'answers'), changes, { ...TEN_SECONDS, time })
+    since = time.now()
+    await time.forward(60_000)
+    t.same(changes, ['first leads', 'first stops', 'second leads'])
+    const resigned = Promise.all([first.resign(), second.resign()])
+    await time.forward(60_000)
+    await resigned
+  })
+}
+
+t.test('a process that resigns while it acquires the lease releases it', async (t) => {
+  // Too long to expire in a test.
+  const lasting = { durationMs: 600_000, renewDeadlineMs: 400_000, retryMs: 20 }
+  for (const last of ['GET', 'POST']) {
+    const clientOf = openServer()
+    const requested = Promise.withResolvers<void>()
+    const changes: string[] = []
+    const first = openCandidate(t, 'first', clientOf((method) => (method === last && requested.resolve(), 'answers')), changes, lasting)
+    await requested.promise
+    await first.resign()
+    t.same(changes, [], last)
+    const second = openCandidate(t, 'second', clientOf(() => 'answers'), changes, lasting)
+    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
+    await second.resign()
+  }
+})
 
 t.test('a process stopped beyond its renew deadline is not the leader from then on, and `changed` is called before the next try', async (t) => {
   const time = openTime()
