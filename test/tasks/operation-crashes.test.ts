@@ -106,7 +106,7 @@ async function work({ context }: Process): Promise<void> {
 /** The process that comes after: it sweeps and works until nothing is left to do, long after every lease and timer. */
 async function recover(world: World): Promise<void> {
   const process = processOf(world, null)
-  for (let round = 0; round < 8; round++) {
+  for (let round = 0; round < 5; round++) {
     world.time.now += 5 * 60_000
     await sweepTasks(process.context)
     await sweepSubscriptions(process.context)

@@ -61,9 +61,9 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
 
   t.test('extreme aspect ratios are merged', async (t) => {
     const [tall, dot] = makeEach([['tall.mp4', colour('blue', { size: '2x2000' }), X264], ['dot.mp4', colour('lime', { size: '1x1' }), ['-pix_fmt', 'yuv444p', '-c:v', 'libx264']]]) as [string, string]
-    t.match(madeOf(await merge([red, tall, dot], { fit: 'contain' })).facts, { width: 64, height: 48 })
-    t.match(madeOf(await merge([tall, red, dot], { fit: 'cover' })).facts, { width: 2, height: 2000 })
-    t.match(madeOf(await merge([dot, tall, red], { fit: 'contain' })).facts, { width: 2, height: 2 })
+    t.match(madeOf(await merge([red, tall])).facts, { width: 64, height: 48 })
+    t.match(madeOf(await merge([tall, dot], { fit: 'cover' })).facts, { width: 2, height: 2000 })
+    t.match(madeOf(await merge([dot, red])).facts, { width: 2, height: 2 })
   })
 
   t.test('a stored rotation is applied before fitting', async (t) => {

@@ -200,5 +200,6 @@ t.test('a scene is drawn at every size, with colours in range, the same each tim
     scene('x', 1).moving(canvas, seconds)
     return canvas.rgb
   }
-  t.not(at(0).findIndex((value, i) => value !== at(6)[i]), -1)
+  const later = at(6)
+  t.ok(at(0).some((value, i) => value !== later[i]))
 })

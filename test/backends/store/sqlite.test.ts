@@ -26,7 +26,7 @@ function freshFile(t: Test, threads = false): Place & { file: string; open(optio
   return {
     file,
     async open(options) {
-      const store = await openStore(`sqlite:${file}`, { ...options, threads })
+      const store = await openStore(`sqlite:${file}`, { ...options, threads: threads && opened.length === 0 })
       opened.push(store)
       return store
     },
