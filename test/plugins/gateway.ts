@@ -1,5 +1,7 @@
 /** A gateway scope over a real SQLite store, with the routes of a test and a clock that the test controls. */
 import { createHash } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import pino from 'pino'
 import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { Registry } from 'prom-client'
@@ -18,6 +20,7 @@ import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { deriveKeys } from '../../src/domain/derived-keys.ts'
+import { MEMORY } from '../memory-folder.ts'
 
 export const START = Date.UTC(2026, 5, 1)
 export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
@@ -26,6 +29,7 @@ export const DERIVED = deriveKeys(SEALING)
 export type Gateway = {
   app: FastifyInstance
   store: Store
+  storeUrl: string
   /** All log lines. */
   logged: Record<string, unknown>[]
   /** The time, epoch ms; assign to move it. */
@@ -55,7 +59,9 @@ type Routes = (app: FastifyInstance) => void | Promise<void>
 
 /** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
 export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: RequestBodyOptions = {}, lingering?: Lingering, options: StoreOptions = {}): Promise<Gateway> {
-  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`, options)
+  const folder = await mkdtemp(join(MEMORY, 'tollgate-'))
+  const storeUrl = `sqlite:${join(folder, 'tollgate.db')}`
+  const store = await openStore(storeUrl, options)
   const time = { now: START }
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: (line: string) => logged.push(JSON.parse(line)) })
@@ -78,11 +84,13 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   t.teardown(async () => {
     await app.close()
     await store.close()
+    await rm(folder, { recursive: true })
   })
   let minted = 0
   return {
     app,
     store,
+    storeUrl,
     logged,
     time,
     async settled(subscription) {

@@ -24,7 +24,7 @@ async function setUp(t: Test) {
   const pause = (ms: number) => new Promise<void>((resolve) => void pauses.push(() => ((now += ms), resolve())))
   const write = () => pauses.splice(0).at(-1)?.()
   const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { leases: true, clock: () => now, pause })
-  const other: Store = await openStore(`sqlite:${t.testdirName}/tollgate.db`)
+  const other: Store = await openStore(gateway.storeUrl)
   t.teardown(() => other.close())
   const plan = { product: 'Coding', coding: { ...CODING, sessionWindow: { tokens: 100_000, durationSeconds: 18_000 }, weeklyWindow: { tokens: 100_000 } } } as const
   const subscription = await gateway.plan('coder', plan)
