@@ -196,7 +196,6 @@ testOf('inpaint', 'what is no picture, broken or cut off fails as unsupported_in
     'raw numbers': Buffer.from('P6\n2 2\n255\nabcdefghijkl'),
   }
   for (const [name, input] of Object.entries(inputs)) await t.rejects(read(t, input), { code: 'unsupported_input' }, name)
-  t.equal(await ranCode(t, 'inpaint', corrupt, await nothing(200, 200)), 'unsupported_input')
 })
 
 testOf('inpaint', 'more pixels than the limit fail as input_too_large, by the header alone', async (t) => {
@@ -409,7 +408,7 @@ testOf('upscale', 'the smallest and the widest pictures are enlarged, in every f
 
 testOf('background_remove', 'the subject stays, the background goes, and its edge has nothing of the background in it', async (t) => {
   const original = portrait(480, 640)
-  const result = await ran(t, 'background_remove', await png(original))
+  const result = await made(t, 'background_remove', await png(original))
   t.same([result.width, result.height, result.hasAlpha], [480, 640, true])
   t.equal(at(result, 240, 300)[3], 255, 'the face')
   t.ok(distance(at(result, 240, 300), at(original, 240, 300)) <= 1)
