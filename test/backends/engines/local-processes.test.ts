@@ -78,13 +78,6 @@ t.test('a run that exhausts its memory is internal and retryable', { skip }, asy
   t.equal(madeOf(await trim(film, {})).facts.durationMs, 1000, 'the next run has its own limits')
 })
 
-t.test('the formats that the build supports are found', { skip: withoutFfmpeg }, async (t) => {
-  const found = await available()
-  if (found.outcome !== 'found') throw new Error(found.message)
-  t.equal(found.formats[0], 'mp4')
-  t.ok(found.formats.includes('wav'))
-})
-
 t.test('a missing or unusable ffmpeg, ffprobe, filter or encoder is named in a sentence', async (t) => {
   const { folder } = await studio(t)
   const program = async (name: string, script: string): Promise<void> => {
