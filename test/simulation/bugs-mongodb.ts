@@ -13,8 +13,8 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a document is replaced whatever its version',
     file: `${STORE}/subscriptions.ts`, scenario: 'media', within: 20,
-    from: 'const when = seen?.version === expected ? { write: seen.write } : { version: expected }',
-    to: 'const when = {}',
+    from: 'const expected = seen?.version === before.version ? { last: seen.write, when: {} } : { last: undefined, when: { version: before.version } }',
+    to: 'const expected: Pick<Change, "last" | "when"> = { last: undefined, when: {} }',
   },
   {
     name: 'a conflict is treated as a success',

@@ -31,8 +31,8 @@ export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
   {
     name: 'a changed chunk of holds is not written',
     file: `${STORE}/subscription-holds.ts`, within: 20,
-    from: 'const written = [...chunks.difference(old)].map(',
-    to: 'const written = [...chunks.difference(old)].filter((chunk) => ![...old].some(({ ids }) => ids[0] === chunk.ids[0])).map(',
+    from: 'const written = added.map(',
+    to: 'const written = added.filter((chunk) => !removed.some(({ ids }) => ids[0] === chunk.ids[0])).map(',
   },
   {
     name: 'a record is read from a copy whose version is not proven',

@@ -29,8 +29,8 @@ const storeBugs: Listed[] = [
   {
     name: 'a conflict is treated as a success',
     file: 'src/backends/store/group-commit.ts', within: 20,
-    from: `if ((await mode.run(() => records.replace(next, next.version - 1))) === 'conflict') return 'conflict'`,
-    to: 'await mode.run(() => records.replace(next, next.version - 1))',
+    from: `if ((await mode.run(() => records.replace(next, base))) === 'conflict') return 'conflict'`,
+    to: 'await mode.run(() => records.replace(next, base))',
   },
   {
     name: 'two tasks may have one Idempotency-Key',

@@ -102,12 +102,12 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler,
     ...(records.known ? { known: records.known } : {}),
     unstored: records.unstored,
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => records.read(id, known) }),
-    async replace(record, expected) {
+    async replace(record, before) {
       called('replace')
-      const args = [record.id, `version ${expected}`]
+      const args = [record.id, `version ${before?.version ?? 0}`]
       let outcome: 'replaced' | 'conflict' | null = null
       try {
-        return (outcome = await scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, expected) }))
+        return (outcome = await scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, before) }))
       } finally {
         // A conflict does not end a lease.
         wrote(outcome === 'replaced' || (leases && outcome === 'conflict'))

@@ -263,7 +263,7 @@ async function write(
   base: Subscription | null,
   next: Subscription,
 ): Promise<'done' | 'conflict'> {
-  if ((await mode.run(() => records.replace(next, next.version - 1))) === 'conflict') return 'conflict'
+  if ((await mode.run(() => records.replace(next, base))) === 'conflict') return 'conflict'
   queue.stored = next
   // Only healing takes the time of a record back.
   if (base && next.at < base.at) told(queue.id, base.at - next.at)

@@ -13,6 +13,6 @@ export type VersionedRecords = {
    * same write.
    */
   unstored(outbox: UsageRecord[]): UsageRecord[]
-  /** Atomically replaces the record of version `expected` by `record`, whose usage records are then stored; 0 means that there is none yet. */
-  replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'>
+  /** Atomically replaces `before`, which the store has as long as it has its version, by `record`, whose usage records are then stored; null: there is none yet. */
+  replace(record: Subscription, before: Subscription | null): Promise<'replaced' | 'conflict'>
 }

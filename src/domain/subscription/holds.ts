@@ -79,8 +79,26 @@ export function chunkOf(ids: readonly string[], holds: readonly Hold[]): Chunk {
 }
 
 /** All holds, oldest first. */
-export function* entriesOf(holds: Holds | undefined): Generator<[string, Hold]> {
+export function* entriesOf(holds: Pick<Holds, 'chunks'> | undefined): Generator<[string, Hold]> {
   for (const chunk of holds?.chunks ?? []) for (const [n, id] of chunk.ids.entries()) yield [id, chunk.holds[n] as Hold]
+}
+
+/** The holds of `after` that are not in `before`, and the ids that only `before` has. Chunks that both have are passed over. */
+export function changedHolds(before: Holds, after: Holds): { set: [string, Hold][]; gone: string[] } {
+  const { removed, added } = changedChunks(before, after)
+  const left = new Map(entriesOf({ chunks: removed }))
+  const set: [string, Hold][] = []
+  for (const [id, hold] of entriesOf({ chunks: added })) {
+    if (left.get(id) !== hold) set.push([id, hold])
+    left.delete(id)
+  }
+  return { set, gone: [...left.keys()] }
+}
+
+/** The chunks of `before` that `after` does not have, and the other way round. */
+export function changedChunks(before: Holds | undefined, after: Holds | undefined): { removed: Chunk[]; added: Chunk[] } {
+  const [old, chunks] = [new Set(before?.chunks), new Set(after?.chunks)]
+  return { removed: [...old.difference(chunks)], added: [...chunks.difference(old)] }
 }
 
 /** The hold of a task. */

@@ -10,8 +10,10 @@ export type StoredPrice = Omit<Price, 'kind'> & { verb: string }
 
 export type StoredSubscription = Omit<Subscription, 'media' | 'terms'> & {
   media: (Omit<MediaAccount, 'holds'> & { holds: Record<string, Hold> }) | null
-  terms: Omit<Terms, 'media'> & { media: (Omit<MediaTerms, 'prices'> & { prices: StoredPrice[] }) | null }
+  terms: StoredTerms
 }
+
+type StoredTerms = Omit<Terms, 'media'> & { media: (Omit<MediaTerms, 'prices'> & { prices: StoredPrice[] }) | null }
 
 /** The record to store. */
 export function toStoredRecord(record: Subscription): StoredSubscription {
@@ -19,8 +21,13 @@ export function toStoredRecord(record: Subscription): StoredSubscription {
   return {
     ...record,
     media: media && { ...media, holds: Object.fromEntries(entriesOf(media.holds)) },
-    terms: { ...terms, media: terms.media && { ...terms.media, prices: terms.media.prices.map(toStoredPrice) } },
+    terms: toStoredTerms(terms),
   }
+}
+
+/** The terms to store. */
+export function toStoredTerms({ media, ...terms }: Terms): StoredTerms {
+  return { ...terms, media: media && { ...media, prices: media.prices.map(toStoredPrice) } }
 }
 
 /** The same record, which no reader can change by accident: they share it. Its holds never change anyway. */

@@ -14,8 +14,8 @@ t.test('an admission of unknown outcome is not repeated past its deadline: anoth
   const records: VersionedRecords = {
     unstored: () => [],
     read: async (_id, known) => (record && record.version === known ? 'unchanged' : record),
-    async replace(next, expected) {
-      if ((record?.version ?? 0) !== expected) return 'conflict'
+    async replace(next, before) {
+      if (record?.version !== before?.version) return 'conflict'
       record = next
       if (!isLost) return 'replaced'
       isLost = false

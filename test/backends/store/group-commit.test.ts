@@ -21,10 +21,10 @@ function memory() {
       await before.read.shift()?.()
       return record && record.version === known ? 'unchanged' : record
     },
-    async replace(next, expected) {
+    async replace(next, replaced) {
       seen.replaces++
       await before.replace.shift()?.()
-      if ((record?.version ?? 0) !== expected) return 'conflict'
+      if (record?.version !== replaced?.version) return 'conflict'
       record = next
       return 'replaced'
     },
@@ -329,7 +329,7 @@ for (const [name, change] of [['the same record', ID], ['another record', OTHER]
     const { records, before } = memory()
     const other = memory()
     let now = 0
-    const both: VersionedRecords = { unstored: () => [], read: (id, known) => (id === ID ? records : other.records).read(id, known), replace: (next, expected) => (next.id === ID ? records : other.records).replace(next, expected) }
+    const both: VersionedRecords = { unstored: () => [], read: (id, known) => (id === ID ? records : other.records).read(id, known), replace: (next, before) => (next.id === ID ? records : other.records).replace(next, before) }
     const store = openChanges(both, { isSole: true, clock: () => now })
     for (const id of [ID, OTHER]) await store.change(id, plan(), T0)
     const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -357,9 +357,9 @@ t.test('after a write that failed no command is answered before its own write, o
   const disk: VersionedRecords = {
     unstored: () => [],
     read: (id, known) => of(id).records.read(id, known),
-    async replace(next, expected) {
+    async replace(next, before) {
       if (isFull) lost(void failures++)
-      return of(next.id).records.replace(next, expected)
+      return of(next.id).records.replace(next, before)
     },
   }
   const reasons: unknown[] = []

@@ -6,14 +6,14 @@ import { claimDue } from '../../../src/tasks/claim-tasks.ts'
 import { conclude } from '../../../src/tasks/run-outcome.ts'
 import type { TaskContext } from '../../../src/tasks/task-context.ts'
 import type { Task } from '../../../src/domain/task.ts'
-import { mediaPlan, T0, task } from '../../contracts/store/acme.ts'
+import { hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase } from './empty-store.ts'
 
-/** Statements that write, by collection and kind, in the order of the first of each; and those that update tasks, as text. */
-function watch(t: Test): { writes: Map<string, number>; updates: string[] } {
+/** Statements that write, by collection and kind, in the order of the first of each; and those that update tasks, and plans, as text. */
+function watch(t: Test): { writes: Map<string, number>; updates: string[]; changes: string[] } {
   const writes = new Map<string, number>()
-  const updates: string[] = []
+  const [updates, changes]: [string[], string[]] = [[], []]
   const { connect } = MongoClient.prototype
   t.teardown(() => Object.assign(MongoClient.prototype, { connect }))
   MongoClient.prototype.connect = function (this: MongoClient) {
@@ -23,10 +23,11 @@ function watch(t: Test): { writes: Map<string, number>; updates: string[] } {
       const name = `${commandName} ${String(command[commandName])}`
       if (statements) writes.set(name, (writes.get(name) ?? 0) + statements.length)
       if (name === 'update tasks') updates.push(JSON.stringify(statements))
+      if (name === 'update subscriptions') changes.push(JSON.stringify(statements))
     })
     return connect.call(this)
   }
-  return { writes, updates }
+  return { writes, updates, changes }
 }
 
 t.test('a task with a webhook is one insert and three updates of its document, and an insert each of its event and its delivery', async (t) => {
@@ -53,4 +54,24 @@ t.test('a task with a webhook is one insert and three updates of its document, a
   t.same(Object.fromEntries(writes), { 'insert tasks': 1, 'update subscriptions': 3, 'update tasks': 3, 'insert events': 1, 'insert deliveries': 1, 'update lanes': 1, 'insert lanes': 1 }, 'ended')
   t.equal(updates.length, 3)
   t.notMatch(updates.join(), /"(input|metadata|createdAt)"/, 'an update has what it changes')
+})
+
+t.test('a change of a plan with many open tasks has the holds that it changes, and neither the others nor the terms of the plan', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { place } = await emptyDatabase(t, server)
+  const { changes } = watch(t)
+  const store = await (await place(t)).open()
+  const terms = mediaPlan({ allowance: 2_000_000 })
+  await store.change('acme/studio', terms, T0)
+  await Promise.all(Array.from({ length: 300 }, (_, n) => store.change('acme/studio', hold(taskId(n)), T0)))
+  changes.length = 0
+  await store.change('acme/studio', { op: 'claim', claim: 'claim-1', kinds: ['image'] }, T0)
+  await store.change('acme/studio', hold(taskId(300)), T0)
+  await store.change('acme/studio', { op: 'close', task: taskId(0), actual: 40_000 }, T0)
+  const ids = changes.map((text) => [...new Set(text.match(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f-]{17}/g))])
+  t.same(ids, [[taskId(0)], [taskId(300)], [taskId(0)]])
+  t.notMatch(changes.join(), /"terms"/)
+  await store.change('acme/studio', { ...terms, state: 'Suspended', terms: { ...terms.terms, maxKeys: 7 } }, T0)
+  t.match(changes[3], /"maxKeys":7/, 'changed terms are sent')
 })

@@ -27,10 +27,10 @@ async function setUp(asked = 20) {
       return found
     },
     unstored: () => [],
-    async replace(next, expected) {
+    async replace(next, before) {
       seen.replaces++
       fails.shift()?.()
-      if ((record?.version ?? 0) !== expected) return 'conflict'
+      if (record?.version !== before?.version) return 'conflict'
       record = next
       return 'replaced'
     },

@@ -33,7 +33,7 @@ export function withFaults(records: VersionedRecords, random: () => number): Ver
 
   async function rivalWrites(id: string): Promise<void> {
     const current = await records.read(id)
-    if (current && current !== 'unchanged') await records.replace({ ...current, version: current.version + 1 }, current.version)
+    if (current && current !== 'unchanged') await records.replace({ ...current, version: current.version + 1 }, current)
   }
 
   function writeLate(ticks: number, write: () => Promise<unknown>): void {
@@ -46,19 +46,19 @@ export function withFaults(records: VersionedRecords, random: () => number): Ver
       if (random() < 0.1) throw lost()
       return records.read(id, known)
     },
-    async replace(record, expected) {
+    async replace(record, before) {
       const draw = random()
       if (draw < 0.1) throw lost()
       if (draw < 0.2) {
-        await records.replace(record, expected)
+        await records.replace(record, before)
         throw lost()
       }
       if (draw < 0.3) {
-        writeLate(Math.floor(random() * 4), () => records.replace(record, expected))
+        writeLate(Math.floor(random() * 4), () => records.replace(record, before))
         throw lost()
       }
       if (draw < 0.4) await rivalWrites(record.id)
-      return records.replace(record, expected)
+      return records.replace(record, before)
     },
   }
 }

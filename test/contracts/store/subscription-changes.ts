@@ -1,7 +1,12 @@
 import type { Store } from '../../../src/backends/store/store.ts'
+import type { Command, CommandName } from '../../../src/domain/subscription/commands.ts'
+import { entriesOf } from '../../../src/domain/subscription/holds.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+import type { UsageRecord } from '../../../src/domain/usage-records.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
-import { admit, ID, plan, seeded, sessionOf, settle, T0 } from './acme.ts'
+import { admit, hold, ID, mediaPlan, plan, seeded, sessionOf, settle, T0, taskId } from './acme.ts'
 
 export const changePromises: Promises<Place> = {
   'a repeated change takes effect once': async (t, place) => {
@@ -136,5 +141,48 @@ export const changePromises: Promises<Place> = {
     t.equal(answers.filter(({ outcome }) => outcome === 'admitted').length, 32)
     t.equal(answers.filter(({ outcome }) => outcome === 'concurrency').length, 268)
     t.equal(Object.keys((await handles[0]!.subscription(ID))?.coding?.reservations ?? {}).length, 32)
+  },
+
+  'plans that two handles change in turn are what the reducer makes of all changes, with a hundred open tasks': async (t, place) => {
+    const handles = await Promise.all([1, 2].map(() => place.open({ recordsUsage: true })))
+    const random = seeded(7)
+    const ids = ['acme/a', 'acme/b', 'globex/a']
+    const models = new Map<string, Subscription | null>(ids.map((id) => [id, null]))
+    const charges = new Map<string, string[]>(ids.map((id) => [id, []]))
+    let [now, count] = [T0, 0]
+    /** Commands whose order does not matter. */
+    function some(id: string, round: number): Command[] {
+      const open = [...entriesOf(models.get(id)?.media?.holds)]
+      const draw = random()
+      if (round === 0) return [mediaPlan({ allowance: 1_000_000_000 })]
+      if (round < 4 || draw < 0.3) return Array.from({ length: round < 4 ? 40 : 1 + Math.floor(random() * 6) }, () => hold(taskId(count++)))
+      if (draw < 0.5) return [{ op: 'claim', claim: `claim-${count++}`, kinds: ['image'] }]
+      if (draw < 0.55) return [mediaPlan({ allowance: 1_000_000_000 + count }, { plan: { uid: 'plan-1', createdAt: T0, generation: ++count } })]
+      return open.filter(() => random() < 0.05).map(([task]) => ({ op: 'close', task, actual: random() < 0.5 ? 40_000 : null }))
+    }
+    /** Without versions, which conflicts raise, and the epochs that follow from them. */
+    const plain = (record: Subscription | null | undefined) =>
+      record && { ...record, version: 0, outbox: null, media: record.media && { ...record.media, holds: [...entriesOf(record.media.holds)].map(([id, one]) => ({ ...one, id, epoch: 0, firstEpoch: 0 })) } }
+
+    for (let round = 0; round < 40; round++) {
+      now += 3
+      const commands = ids.map((id) => some(id, round))
+      const store = handles[Math.floor(random() * 2)]!
+      await Promise.all(ids.map((id, n) => Promise.all(commands[n]!.map((command) => store.change(id, command, now)))))
+      for (const [n, id] of ids.entries()) {
+        for (const command of commands[n]!) {
+          const made: UsageRecord[] = []
+          models.set(id, reduce<CommandName>(models.get(id) ?? null, command, now, id, made).record)
+          charges.get(id)!.push(...made.map((one) => one.id))
+        }
+      }
+      const records = await Promise.all(ids.map((id) => handles[0]!.subscription(id)))
+      t.same(records.map(plain), ids.map((id) => plain(models.get(id))), `round ${round}`)
+    }
+    for (const id of ids) {
+      const stored = await handles[0]!.usageRecords(id, { since: T0, until: now + 1 }, null, 1000)
+      t.same(stored.map((one) => one.id).toSorted(), charges.get(id)!.toSorted())
+      t.ok(stored.length > 10, `${stored.length} charges`)
+    }
   },
 }

@@ -3,16 +3,21 @@
  * Every process sorts the documents of a command the same way: on a server that runs a command in one transaction, two commands could deadlock otherwise.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
+import {
+  MongoBulkWriteError,
+  type AnyBulkWriteOperation,
+  type Collection,
+  type Document,
+  type Filter,
+  type UpdateFilter,
+  type WithoutId,
+} from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 
 /** `write` is a new value after each write of the document. It distinguishes our write from another process's. */
 export type Written = { _id: string; write?: string }
-
-/** Replaces the document of its id by `next`, whose `write` is new, if the document matches `when`: the `write` that it was read with, where that is known. */
-export type Replacement<D extends Written> = { next: D & { write: string }; when: { write: string | null } | { version: number } }
 
 const MAX_READS = 64
 const MAX_WRITES = 32
@@ -72,115 +77,55 @@ function outcomeOf(failure: Failed | undefined): BatchOutcome<'added' | 'taken'>
   return failure.code === DUPLICATE ? { answer: 'taken' } : unknown(failure)
 }
 
-/** Compare-and-set of whole documents. `lost`: the document did not match or was not there; nothing was written. */
-export function batchReplacements<D extends Written>(
-  collection: Collection<D>,
-  weigh: (document: D) => number,
-): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
-  return batchSwaps(collection, {
-    statementsOf(swaps) {
-      const byWrite = swaps.filter(({ when }) => 'write' in when)
-      const others = swaps.filter(({ when }) => !('write' in when)).map((swap) => [swap])
-      return byWrite.length > 0 ? [byWrite, ...others] : others
-    },
-    operationOf(swaps) {
-      const [{ next, when }] = swaps as [Replacement<D>]
-      if (swaps.length === 1) return { replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } }
-      const lasts = swaps.map((swap) => ('write' in swap.when ? swap.when.write : null))
-      return together(swaps, lasts, {}, (of) => [{ $replaceWith: of(swaps.map((swap) => swap.next)) }])
-    },
-    weigh: ({ next }) => weigh(next),
-    duplicate: (failure) => unknown(failure),
-  })
+/**
+ * A compare-and-set of one document: of the `write` that it was read with, null if it had none, or only of `when` where `last` is not known. `next`, whose `write` is new,
+ * has the members to set, or with `isWhole` the document.
+ */
+export type Change = {
+  next: Document & { _id: string; write: string }
+  last: string | null | undefined
+  when: Document
+  isWhole?: boolean
+  /** Members to set in embedded documents, by the path of each: inner ones first. */
+  within?: Record<string, Document>
+  /** Members to remove first, by path. Any document of the same command loses them: they are of all, or their names are of one. */
+  removed?: string[]
+  /** A value to append to each of these lists. */
+  appended?: Record<string, unknown>
 }
 
-/** Sets the members of `next` in the document of its id if its `write` is still `last` and it matches `when`. The `write` in `next` is new. */
-export type Change = { next: Document & { _id: string; write: string }; last: string | null; when: Document; appended?: unknown }
-
-/**
- * Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. With `ending`, each
- * also appends its value to a member, and removes others.
- */
+/** Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. */
 export function batchChanges<D extends Written>(
   collection: Collection<D>,
-  ending?: { appends: string; unset: readonly string[] },
+  weigh: (change: Change) => number = () => CHANGE_BYTES,
 ): (change: Change) => Promise<'swapped' | 'lost'> {
-  return batchSwaps<D, Change>(collection, {
-    statementsOf: (changes) => [...Map.groupBy(changes, ({ when }) => JSON.stringify(when)).values()],
-    operationOf(changes) {
-      const lasts = changes.map(({ last }) => last)
-      return together(changes, lasts, changes[0]?.when ?? {}, (of) => [
-        { $replaceWith: { $mergeObjects: ['$$ROOT', of(changes.map(({ next }) => next))] } },
-        ...(ending
-          ? [
-              { $set: { [ending.appends]: { $concatArrays: [`$${ending.appends}`, of(changes.map(({ appended }) => [appended]))] } } },
-              { $unset: [...ending.unset] },
-            ]
-          : []),
-      ])
-    },
-    weigh: () => CHANGE_BYTES,
-    duplicate: () => ({ answer: 'lost' }),
-  })
-}
-
-/**
- * One statement for many documents: it takes PostgreSQL, which runs each by itself, a quarter of the time. No two documents ever have one `write`, so that those that match are
- * the ones that were read with it. `pipeline` gets a function that chooses a document's own of many values. The driver repeats a statement of one document after a failover.
- */
-function together<D extends Written>(
-  swaps: Swap[],
-  lasts: (string | null)[],
-  when: Document,
-  pipeline: (of: (values: unknown[]) => Document) => Document[],
-): AnyBulkWriteOperation<D> {
-  const ids = swaps.map(({ next }) => next._id)
-  const filter = { ...when, _id: { $in: ids }, write: { $in: lasts } } as unknown as Filter<D>
-  const of = (values: unknown[]) => ({ $arrayElemAt: [{ $literal: values }, { $indexOfArray: [{ $literal: ids }, '$_id'] }] })
-  const statement = { filter, update: pipeline(of) }
-  return swaps.length === 1 ? { updateOne: statement } : { updateMany: statement }
-}
-
-type SwapKind<D extends Written, S extends Swap> = {
-  /** The swaps of each statement. */
-  statementsOf(swaps: S[]): S[][]
-  operationOf(swaps: S[]): AnyBulkWriteOperation<D>
-  weigh(swap: S): number
-  /** The outcome of a swap by which two documents would have one unique value. */
-  duplicate(failure: Failed): BatchOutcome<'swapped' | 'lost'>
-}
-
-function batchSwaps<D extends Written, S extends Swap>(
-  collection: Collection<D>,
-  { statementsOf, operationOf, weigh, duplicate }: SwapKind<D, S>,
-): (swap: S) => Promise<'swapped' | 'lost'> {
-  async function write(statements: S[][]): Promise<{ matched: number; failed: Map<S, Failed>; repeated: boolean }> {
-    const written = await writeAll(collection, statements.map(operationOf))
+  async function write(statements: Change[][]): Promise<{ matched: number; failed: Map<Change, Failed>; repeated: boolean }> {
+    const written = await writeAll(collection, statements.map(operationOf<D>))
     const failed = new Map(
-      statements.flatMap((swaps, n) => (written.failed.has(n) ? swaps.map((swap) => [swap, written.failed.get(n)!] as const) : [])),
+      statements.flatMap((changes, n) => (written.failed.has(n) ? changes.map((change) => [change, written.failed.get(n)!] as const) : [])),
     )
     // One that takes a unique value of another document fails its whole statement.
-    const again = statements.filter((swaps, n) => swaps.length > 1 && written.failed.get(n)?.code === DUPLICATE).flat()
+    const again = statements.filter((changes, n) => changes.length > 1 && written.failed.get(n)?.code === DUPLICATE).flat()
     if (again.length === 0) return { matched: written.matched, failed, repeated: false }
-    const alone = await write(again.map((swap) => [swap]))
-    const others = [...failed].filter(([swap]) => !again.includes(swap))
+    const alone = await write(again.map((change) => [change]))
+    const others = [...failed].filter(([change]) => !again.includes(change))
     return { matched: written.matched + alone.matched, failed: new Map([...others, ...alone.failed]), repeated: true }
   }
 
-  return createBatcher<S, 'swapped' | 'lost'>({
+  return createBatcher<Change, 'swapped' | 'lost'>({
     backend: 'store',
-    async send(swaps) {
-      const { matched, failed, repeated } = await write(statementsOf(sortedBy(swaps, ({ next }) => next._id)))
+    async send(changes) {
+      const { matched, failed, repeated } = await write(statementsOf(sortedBy(changes, ({ next }) => next._id)))
       const swapped = await swappedOf(
         collection,
-        swaps.filter((swap) => !failed.has(swap)),
+        changes.filter((change) => !failed.has(change)),
         matched,
         repeated,
       )
-      return swaps.map((swap) => {
-        const failure = failed.get(swap)
-        if (!failure) return swapped(swap)
-        return failure.code === DUPLICATE ? duplicate(failure) : unknown(failure)
+      return changes.map((change) => {
+        const failure = failed.get(change)
+        if (!failure) return swapped(change)
+        return failure.code === DUPLICATE ? { answer: 'lost' } : unknown(failure)
       })
     },
     idOf: ({ next }) => next._id,
@@ -191,6 +136,61 @@ function batchSwaps<D extends Written, S extends Swap>(
   })
 }
 
+/** The changes of each statement: one statement has changes of one kind, or one whose last write is not known. */
+function statementsOf(changes: Change[]): Change[][] {
+  const kindOf = ({ next, last, when, isWhole, within, appended }: Change) =>
+    JSON.stringify(last === undefined ? next._id : [when, isWhole, Object.keys(within ?? {}), Object.keys(appended ?? {})])
+  return [...Map.groupBy(changes, kindOf).values()]
+}
+
+/**
+ * One statement for many documents: it takes PostgreSQL, which runs each by itself, a quarter of the time. No two documents ever have one `write`, so that those that match are
+ * the ones that were read with it. The driver repeats a statement of one document after a failover.
+ */
+function operationOf<D extends Written>(changes: Change[]): AnyBulkWriteOperation<D> {
+  const [{ next, last, when, isWhole = false, within = {}, appended = {} }] = changes as [Change]
+  if (changes.length === 1) {
+    const filter = { ...when, _id: next._id, ...(last === undefined ? {} : { write: last }) } as unknown as Filter<D>
+    if (isWhole) return { replaceOne: { filter, replacement: next as unknown as WithoutId<D> } }
+    return { updateOne: { filter, update: updateOf(changes[0] as Change) as UpdateFilter<D> } }
+  }
+  const ids = changes.map((change) => change.next._id)
+  const lasts = changes.map((change) => change.last)
+  const filter = { ...when, _id: { $in: ids }, write: { $in: lasts } } as unknown as Filter<D>
+  /** Chooses a document's own of many values. */
+  const of = (value: (change: Change) => unknown) => ({
+    $arrayElemAt: [{ $literal: changes.map(value) }, { $indexOfArray: [{ $literal: ids }, '$_id'] }],
+  })
+  const nexts = of((change) => change.next)
+  const removed = [...new Set(changes.flatMap((change) => change.removed ?? []))]
+  const update = isWhole
+    ? [{ $replaceWith: nexts }]
+    : [
+        ...(removed.length > 0 ? [{ $unset: removed }] : []),
+        ...Object.keys(within).map((path) => ({
+          $set: { [path]: { $mergeObjects: [`$${path}`, of((change) => change.within?.[path])] } },
+        })),
+        { $replaceWith: { $mergeObjects: ['$$ROOT', nexts] } },
+        ...Object.keys(appended).map((list) => ({
+          $set: { [list]: { $concatArrays: [`$${list}`, of((change) => [change.appended?.[list]])] } },
+        })),
+      ]
+  return { updateMany: { filter, update } }
+}
+
+/** The same for one document: a large one costs PostgreSQL less than by a pipeline. */
+function updateOf({ next: { _id, ...next }, within = {}, removed = [], appended = {} }: Change): Document {
+  const inner = Object.entries(within).flatMap(([path, members]) =>
+    Object.entries(members).map(([name, value]) => [`${path}.${name}`, value]),
+  )
+  const $unset = removed.filter((path) => !(path in next)).map((path) => [path, ''])
+  return {
+    $set: { ...next, ...Object.fromEntries(inner) },
+    ...($unset.length > 0 && { $unset: Object.fromEntries($unset) }),
+    ...(Object.keys(appended).length > 0 && { $push: appended }),
+  }
+}
+
 /**
  * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap
  * whose `write` is there took effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be
@@ -199,22 +199,21 @@ function batchSwaps<D extends Written, S extends Swap>(
  */
 async function swappedOf<D extends Written>(
   collection: Collection<D>,
-  swaps: Swap[],
+  swaps: Change[],
   count: number,
   repeated: boolean,
-): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
+): Promise<(swap: Change) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
   if (count === 0 && !repeated) return () => ({ answer: 'lost' })
   const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
-  const isThere = ({ next }: Swap) => writes.has(next.write)
+  const isThere = ({ next }: Change) => writes.has(next.write)
   const others: BatchOutcome<'lost'> =
     swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
   return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
 }
 
-type Swap = { next: Written }
 type Failed = { code?: number | string | undefined; errmsg?: string | undefined }
 type Outcome = { matched: number; failed: Map<number, Failed> }
 

@@ -28,7 +28,8 @@ export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots> & 
 /** Projections without derived members and slots, and also without the mark. */
 const DELIVERY_AND_WRITE = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
 export const DELIVERY = { ...DELIVERY_AND_WRITE, write: 0 } as const
-const SLOTS = ['hostSlot', 'tenantSlot', 'queueSlot'] as const
+/** What the end of a claim removes. */
+const ENDED = ['hostSlot', 'tenantSlot', 'queueSlot', 'redelivery']
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
 
 /** A delivery with the `write` that it was read with. */
@@ -72,7 +73,7 @@ export function openDeliveries(
   )
 
   // Slots are only freed, and of documents that no other command of claims writes: no two of these wait for each other.
-  const record = batchChanges(collection, { appends: 'attempts', unset: [...SLOTS, 'redelivery'] })
+  const record = batchChanges(collection)
 
   /** The last attempt of most deliveries needs no read, and shares its statement with others. */
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
@@ -85,7 +86,8 @@ export function openDeliveries(
         next: { _id: id, ...$set },
         last: claim.write,
         when: { leaseUntil: { $ne: null } },
-        appended: attempt,
+        removed: ENDED,
+        appended: { attempts: attempt },
       })
       if (recorded === 'swapped') return 'recorded'
     }

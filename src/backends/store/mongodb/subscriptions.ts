@@ -2,12 +2,19 @@
 import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
 import { putNewest } from '../../../domain/bounded-map.ts'
-import { fromStoredRecord, frozen, toStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
-import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
+import { changedHolds } from '../../../domain/subscription/holds.ts'
+import {
+  fromStoredRecord,
+  frozen,
+  toStoredRecord,
+  toStoredTerms,
+  type StoredSubscription,
+} from '../../../domain/subscription/stored-subscription.ts'
+import type { MediaAccount, MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../versioned-records.ts'
 import { openRecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
-import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
+import { batchChanges, batchInserts, type Change, type Written } from './bulk-commands.ts'
 import { add, fromStored, KNOWN, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
@@ -59,7 +66,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   const writes = new Map<string, { version: number; write: string | null }>()
 
   const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
-  const swap = batchReplacements(subscriptions, weigh)
+  const swap = batchChanges(subscriptions, weightOfChange)
   const read = createBatcher<Lookup, Answer>({
     backend: 'store',
     async send(lookups) {
@@ -145,7 +152,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     records: {
       read: (id, known) => database.run<Answer>(() => (known === undefined ? current(id) : read({ id, known }))),
       unstored: outboxes.unstored,
-      replace: (record, expected) => database.run(() => replace(record, expected)),
+      replace: (record, before) => database.run(() => replace(record, before)),
     },
     verbs: {
       subscription: async (id) => {
@@ -172,17 +179,41 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   }
 
   /** Compare-and-set by the version. */
-  async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
+  async function replace(record: Subscription, before: Subscription | null): Promise<'replaced' | 'conflict'> {
     if (record.outbox) await outboxes.relieve(record.outbox)
-    const next = { ...toStored(toStoredRecord(record)), ...derived(record), write: randomUUID() }
-    const seen = writes.get(record.id)
-    const when = seen?.version === expected ? { write: seen.write } : { version: expected }
-    const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when })) === 'swapped'
-    if (isDone) remember(record.id, record.version, next.write)
+    const write = randomUUID()
+    const isDone = before
+      ? (await swap(changeOf(record, before, write))) === 'swapped'
+      : (await insert(documentOf(record, write))) === 'added'
+    if (isDone) remember(record.id, record.version, write)
     if (isDone) keep(record)
     if (isDone && record.outbox) outboxes.written(record.outbox, record.at)
     return isDone ? 'replaced' : 'conflict'
   }
+
+  /** The record without what stays as it is, where it is known which write stored that; otherwise as a whole. */
+  function changeOf(record: Subscription, before: Subscription, write: string): Change {
+    const seen = writes.get(record.id)
+    const expected =
+      seen?.version === before.version ? { last: seen.write, when: {} } : { last: undefined, when: { version: before.version } }
+    const isWhole = !expected.last || !record.media || !before.media
+    if (isWhole) return { ...expected, next: documentOf(record, write), isWhole }
+    const { media, terms, ...facts } = record
+    const { holds, ...account } = media as MediaAccount
+    const { set, gone } = changedHolds((before.media as MediaAccount).holds, holds)
+    const changedTerms = terms === before.terms ? {} : { terms: toStoredTerms(terms) }
+    return {
+      ...expected,
+      next: { ...toStored(facts), ...changedTerms, ...derived(record), write },
+      within: { 'media.holds': Object.fromEntries(set), media: account },
+      // A task is held by one plan: no other record of the command has its hold.
+      removed: ['outbox', ...gone.map((id) => `media.holds.${id}`)],
+    }
+  }
+}
+
+function documentOf(record: Subscription, write: string): SubscriptionDocument & { write: string } {
+  return { ...toStored(toStoredRecord(record)), ...derived(record), write }
 }
 
 function recordOf(document: Stored<StoredSubscription>): Subscription {
@@ -192,6 +223,11 @@ function recordOf(document: Stored<StoredSubscription>): Subscription {
 /** Approximate bytes of a record: open holds and reservations make up nearly all. */
 function weigh({ media, coding, outbox }: SubscriptionDocument): number {
   return weightOf(Object.keys(media?.holds ?? {}).length, coding) + 300 * (outbox?.length ?? 0)
+}
+
+function weightOfChange({ next, isWhole, within, removed = [] }: Change): number {
+  if (isWhole) return weigh(next as SubscriptionDocument)
+  return weightOf(Object.keys(within?.['media.holds'] ?? {}).length, null) + 50 * removed.length + 300 * (next['outbox']?.length ?? 0)
 }
 
 function bytesOf({ media, coding }: Subscription): number {

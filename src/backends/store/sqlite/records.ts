@@ -65,11 +65,10 @@ export function openRecords(rows: RecordRows, { isSole = false, publishesUsage =
         const record = await current(id)
         return record && record.version === known ? 'unchanged' : record
       },
-      async replace(record, expected) {
-        const cached = cache.get(record.id)
-        const row = rowOf(record, cached?.version === expected ? cached : undefined, publishesUsage)
+      async replace(record, before) {
         const { put } = cache
-        const outcome = await rows.replaceRecord(row, expected, () => put(record, sizeOf(record)))
+        const row = rowOf(record, before, publishesUsage)
+        const outcome = await rows.replaceRecord(row, before?.version ?? 0, () => put(record, sizeOf(record)))
         // A retry would find the same record again.
         if (outcome === 'conflict' && isSole) forget()
         return outcome

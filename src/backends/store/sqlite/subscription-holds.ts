@@ -2,7 +2,7 @@
  * The open holds of subscriptions in SQLite, a row per chunk beside the row of the record: a change writes the chunks that it changed,
  * whatever the length of the queue. Both are written in one transaction, and the version of the record is their only compare-and-set.
  */
-import { chunkOf, holdsOfChunks, type Chunk, type Holds } from '../../../domain/subscription/holds.ts'
+import { changedChunks, chunkOf, holdsOfChunks, type Chunk, type Holds } from '../../../domain/subscription/holds.ts'
 import type { Hold, MediaAccount, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { Database } from './database.ts'
 
@@ -63,11 +63,11 @@ export function sizeOf(record: Subscription): number {
 /** The rows that a change of a record writes, plain data: `isWhole` when they are all that there are. */
 export type HoldChanges = { isWhole: boolean; removed: string[]; written: { first: string; holds: string }[] }
 
-/** `before`: the record of the version that is replaced; without it, all chunks are written. */
-export function holdChanges({ media }: Subscription, before: Subscription | undefined): HoldChanges {
-  const [old, chunks] = [new Set(before?.media?.holds.chunks), new Set(media?.holds.chunks)]
-  const written = [...chunks.difference(old)].map((chunk) => ({ first: firstOf(chunk), holds: textOf(chunk) }))
-  return { isWhole: !before, removed: [...old.difference(chunks)].map(firstOf), written }
+/** `before`: the record that is replaced; without one, all chunks are written. */
+export function holdChanges({ media }: Subscription, before: Subscription | null): HoldChanges {
+  const { removed, added } = changedChunks(before?.media?.holds, media?.holds)
+  const written = added.map((chunk) => ({ first: firstOf(chunk), holds: textOf(chunk) }))
+  return { isWhole: !before, removed: removed.map(firstOf), written }
 }
 
 /** Returns the write of a record's chunks, to be made in one transaction with its row. */

@@ -157,8 +157,8 @@ function replacing(database: Database): SubscriptionRows['replaceRecord'] {
     })
 }
 
-/** `before`: the record of the version that is replaced, if it is known. */
-export function rowOf(record: Subscription, before: Subscription | undefined, publishes: boolean): SubscriptionRow {
+/** `before`: the record that is replaced; null: there is none yet. */
+export function rowOf(record: Subscription, before: Subscription | null, publishes: boolean): SubscriptionRow {
   const { id, version, media } = record
   const usage = record.outbox?.map(usageRowOf) ?? []
   const due = media && { lastServedAt: media.lastServedAt, entries: media.due.map(({ kind, readyAt }) => ({ kind, readyAt })) }
