@@ -4,6 +4,7 @@ const DRILLS: Record<string, string> = {
   'sealing-key': './sealing-key.ts',
   upgrade: '../flows/versions.test.ts',
   'node-alert': './node-alert.ts',
+  keda: './keda.ts',
   'unwritable-store': './unwritable-store.ts',
   attack: './attack.ts',
   alerts: '../monitoring/drills.test.ts',

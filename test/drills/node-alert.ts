@@ -4,34 +4,29 @@ import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { dirname, join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { stringify } from 'yaml'
-import { CHART, helm } from '../chart/chart.ts'
-import { answer, at, get, post, type Caller } from '../flows/calls.ts'
+import { helm } from '../chart/chart.ts'
+import { answer, at, get, post } from '../flows/calls.ts'
 import { REPOSITORY } from '../flows/program.ts'
 import { answersOf, folderFor } from '../monitoring/alert-drill.ts'
 import { openLoad } from '../pods/load.ts'
-import { documents, KEYS, NAMESPACE, PLANS } from '../pods/manifests.ts'
-import { GATE, openSite, secrets, TENANT, values, type Site } from '../pods/site.ts'
-import { installed, missing } from '../servers/client.ts'
+import { documents } from '../pods/manifests.ts'
+import { GATE, openSite, secrets } from '../pods/site.ts'
+import { missing } from '../servers/client.ts'
 import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { NETWORK } from '../servers/kube/node-files.ts'
 import { kubectl as kubectlProgram } from '../servers/kubernetes.ts'
 import { ownPrometheus, type Targets } from '../servers/prometheus.ts'
+import { install, reader, until, type Read } from './installation.ts'
 import { openSteps } from './steps.ts'
 
 const ALERT = 'TollgateRoleMissing'
 const PAGE = `docs/runbooks/${ALERT}.md`
 
 t.setTimeout(3_600_000)
-
-/** Polls without a timeout. */
-async function until(look: () => Promise<boolean>): Promise<void> {
-  while (!(await look())) await pause(1_000)
-}
 
 /** The paths of the webhooks that arrive at the node's end of the machine. */
 async function openWebhooks(t: Test): Promise<{ url: string; arrived: (string | undefined)[] }> {
@@ -49,8 +44,6 @@ async function openWebhooks(t: Test): Promise<{ url: string; arrived: (string | 
   return { url: `http://${NETWORK.HOST_ADDRESS}:${(server.address() as AddressInfo).port}`, arrived }
 }
 
-type Read = (...args: string[]) => Promise<Answered>
-
 /** The targets of a ServiceMonitor, with the labels that the Prometheus operator gives them. Debian's Prometheus cannot discover them in Kubernetes itself. */
 async function targetsOf(read: Read, { spec }: Answered): Promise<Targets[]> {
   const { items } = await read('services,endpointslices,pods', '--namespace', GATE)
@@ -67,16 +60,13 @@ async function targetsOf(read: Read, { spec }: Answered): Promise<Targets[]> {
   })
 }
 
-/** Installs the CRDs of the Prometheus operator, and the chart with monitoring. */
-async function install(site: Site, folder: string): Promise<void> {
-  const crds = dirname(installed('chart-crds'))
-  for (const plural of ['prometheusrules', 'servicemonitors']) await site.kubectl(['apply', '--server-side', '--filename', join(crds, `monitoring.coreos.com_${plural}.yaml`)])
-  await site.kubectl(['apply', '--filename', '-'], { input: documents([{ ...NAMESPACE, metadata: { ...NAMESPACE.metadata, name: GATE } }, NAMESPACE]) })
-  await site.kubectl(['apply', '--filename', '-'], { input: documents(secrets(site)) })
-  const monitored = { networkPolicy: { metricsFrom: [{ namespaceSelector: {} }] }, serviceMonitor: { enabled: true }, prometheusRule: { enabled: true }, grafanaDashboards: { enabled: true }, settings: { EGRESS_ALLOW: `${NETWORK.HOST_ADDRESS}/32` } }
-  const file = join(folder, 'values.yaml')
-  await writeFile(file, JSON.stringify({ ...values(site, '1'), ...monitored }))
-  await helm(['install', 'tollgate', CHART, '--namespace', GATE, '--values', file, '--wait', '--timeout', '900s'], site.node.kubeconfig)
+/** The namespace's pods are scraped, and webhooks reach the machine. */
+const MONITORED = {
+  networkPolicy: { metricsFrom: [{ namespaceSelector: {} }] },
+  serviceMonitor: { enabled: true },
+  prometheusRule: { enabled: true },
+  grafanaDashboards: { enabled: true },
+  settings: { EGRESS_ALLOW: `${NETWORK.HOST_ADDRESS}/32` },
 }
 
 /** The commands of the runbook that are complete but for their placeholders. */
@@ -92,8 +82,9 @@ t.test('a dispatcher that cannot start on a node: the alert fires, and the comma
   if (site === null) return
   const { kubectl, node } = site
   const folder = await folderFor(t)
-  const read: Read = async (...args) => JSON.parse(await kubectl(['get', '--output=json', ...args]))
-  await step('helm install with ServiceMonitor, rules and dashboards', () => install(site, folder))
+  const read = reader(site)
+  const crds = ['prometheusrules', 'servicemonitors'].map((plural) => `monitoring.coreos.com_${plural}`)
+  const { gateway, keys } = await step('helm install with ServiceMonitor, rules and dashboards', () => install(t, site, crds, MONITORED))
 
   const monitor = await read('servicemonitor', 'tollgate', '--namespace', GATE)
   const rules = join(folder, 'rules.yaml')
@@ -105,11 +96,6 @@ t.test('a dispatcher that cannot start on a node: the alert fires, and the comma
   await step('every pod is scraped', () => until(async () => JSON.stringify(Object.entries(await pods()).sort()) === JSON.stringify(Object.entries(all))))
   const firing = async () => (await prometheus.alerts()).filter(({ state }) => state === 'firing').map(({ labels }) => labels)
 
-  await kubectl(['apply', '--filename', '-'], { input: documents([...PLANS, ...KEYS]) })
-  await kubectl(['wait', 'plans,apikeys', '--all', '--namespace', TENANT, '--for=condition=Ready', '--timeout=300s'])
-  const keyOf = async (name: string) => Buffer.from((await read('secret', name, '--namespace', TENANT)).data['api-key'], 'base64').toString()
-  const keys = { coding: await keyOf('coding-key'), media: await keyOf('media-key') }
-  const gateway: Caller = { url: `http://${(await read('service', 'tollgate-gateway', '--namespace', GATE)).spec.clusterIP}` }
   const webhooks = await openWebhooks(t)
   const order = async (path: string) => {
     const { body } = await answer(await post(gateway, keys.media, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '64x64', webhook_url: `${webhooks.url}${path}` }))

@@ -1,10 +1,10 @@
 import type { Test } from 'tap'
 import { find } from './cache.ts'
-import { LIST } from './list.ts'
+import { BY_NAME, LIST } from './list.ts'
 
 /** The path of an entry's program in the cache, or null when `npm run servers` has not installed it. Throws for a name that the list does not have. */
 export function client(name: string): string | null {
-  const entry = LIST.find((candidate) => candidate.name === name)
+  const entry = [...LIST, ...BY_NAME].find((candidate) => candidate.name === name)
   if (!entry) throw new Error(`test/servers/list.ts has no ${name}`)
   return find(entry)
 }

@@ -5,7 +5,7 @@
 import { mkdir } from 'node:fs/promises'
 import { CACHE, fill, find, folderOf } from './cache.ts'
 import type { Entry } from './cache.ts'
-import { LIST } from './list.ts'
+import { BY_NAME, LIST } from './list.ts'
 import { locked } from './lock.ts'
 
 function seconds(since: number): string {
@@ -36,12 +36,13 @@ async function have(entry: Entry): Promise<boolean> {
 }
 
 const names = process.argv.slice(2)
-const unknown = names.filter((name) => !LIST.some((entry) => entry.name === name))
+const known = [...LIST, ...BY_NAME]
+const unknown = names.filter((name) => !known.some((entry) => entry.name === name))
 if (unknown.length > 0) {
-  console.log(`There is no ${unknown.join(', no ')}. Known are: ${LIST.map((entry) => entry.name).join(', ')}.`)
+  console.log(`There is no ${unknown.join(', no ')}. Known are: ${known.map((entry) => entry.name).join(', ')}.`)
   process.exit(1)
 }
-const wanted = names.length > 0 ? LIST.filter((entry) => names.includes(entry.name)) : LIST
+const wanted = names.length > 0 ? known.filter((entry) => names.includes(entry.name)) : LIST
 const start = performance.now()
 await mkdir(CACHE, { recursive: true })
 let had = 0

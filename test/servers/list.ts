@@ -4,6 +4,7 @@ import { debianPackage } from './debian-package.ts'
 import { debianRoot } from './debian.ts'
 import { FAKETIME } from './faketime.ts'
 import { goProgram } from './go.ts'
+import { KEDA } from './keda.ts'
 import { KUBERNETES } from './kube/build.ts'
 import { NODE_TOOLS } from './kube/node-tools.ts'
 import { mavenArtifacts } from './maven.ts'
@@ -65,3 +66,6 @@ export const LIST: readonly Entry[] = [
   NODE_TOOLS,
   ...CHART_TOOLS,
 ]
+
+/** What only a drill uses and takes long to build: `npm run servers` installs it by its name. */
+export const BY_NAME: readonly Entry[] = [KEDA]

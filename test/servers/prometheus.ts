@@ -42,12 +42,12 @@ async function openDiscovery(t: Test, find: () => Promise<Targets[]>): Promise<s
 }
 
 /**
- * A private Prometheus that scrapes `/metrics` of these addresses (`host:port`), or of those that a function finds, every five seconds and evaluates these files of rules every second; null,
+ * A private Prometheus that scrapes `/metrics` of these addresses (`host:port`), or of those that a function finds, every five seconds and evaluates these files of rules every second. It listens on a free port of loopback, or as `listen` says; null,
  * with the test skipped, when it is not installed.
  */
-export function ownPrometheus(t: Test, targets: string[] | (() => Promise<Targets[]>), rules: string[] = []): Promise<Prometheus | null> {
+export function ownPrometheus(t: Test, targets: string[] | (() => Promise<Targets[]>), rules: string[] = [], listen?: { address: string; port: number }): Promise<Prometheus | null> {
   return own(t, [PROMETHEUS.name], async () => {
-    const port = await freePort()
+    const { address, port } = listen ?? { address: '127.0.0.1', port: await freePort() }
     const found = Array.isArray(targets) ? { static_configs: [{ targets }] } : { http_sd_configs: [{ url: await openDiscovery(t, targets), refresh_interval: '5s' }] }
     const config = {
       // While the store is away, a scrape takes the two seconds after which its check gives up.
@@ -55,12 +55,12 @@ export function ownPrometheus(t: Test, targets: string[] | (() => Promise<Target
       rule_files: rules,
       scrape_configs: [{ job_name: 'tollgate', ...found }],
     }
-    const url = `http://127.0.0.1:${port}`
+    const url = `http://${address}:${port}`
     const ready = () => fetch(`${url}/-/ready`).then(({ ok }) => ok, () => false)
     const server = await serve(
       (folder) => writeFile(join(folder, 'prometheus.yml'), JSON.stringify(config)),
       async (folder, running) => {
-        const settings = { 'config.file': join(folder, 'prometheus.yml'), 'storage.tsdb.path': join(folder, 'data'), 'web.listen-address': `127.0.0.1:${port}`, 'enable-feature': 'exemplar-storage' }
+        const settings = { 'config.file': join(folder, 'prometheus.yml'), 'storage.tsdb.path': join(folder, 'data'), 'web.listen-address': `${address}:${port}`, 'enable-feature': 'exemplar-storage' }
         running.push(await start({ argv: [installed(PROMETHEUS.name), ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`)], ready }))
       },
     )

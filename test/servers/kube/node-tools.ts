@@ -15,8 +15,8 @@ const COREDNS = 'github.com/coredns/coredns v1.15.0'
 /** Debian's runc, because a build without a C compiler has no seccomp, and nft, with their libraries. */
 const PACKAGES = ['runc', 'nftables', 'libnftables1', 'libnftnl11', 'libmnl0', 'libseccomp2', 'libxtables12', 'libjansson4', 'libedit2', 'libbsd0', 'libmd0', 'libtinfo6']
 
-/** `folder` has the file system of the image, which is one program. */
-async function image(folder: string, file: string, name: string, program: string): Promise<void> {
+/** Writes the image `name` to `file`. `folder` has its file system, which is one program. */
+export async function image(folder: string, file: string, name: string, program: string): Promise<void> {
   for (const needed of ['data', 'etc']) await mkdir(join(folder, needed), { recursive: true })
   await writeArchive(folder, file, name, { copies: [], install: [], packages: [], workdir: '/', env: {}, user: '65532:65532', ports: [], entrypoint: [program] })
 }
