@@ -149,6 +149,17 @@ t.test('a command inserts those of its documents whose ids and unique values are
   t.match(await Promise.all(['a', 'f', 'h', 'z', 'a'].map(read)), [{ name: 'name of a' }, { name: 'new' }, { n: 1 }, null, { name: 'name of a' }])
 })
 
+t.test('every process sends whole documents before members, in the order of their ids, whichever it changes first', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { swap, raise } = found
+  const commands: unknown[] = []
+  intercept(t, (write, operations) => (commands.push(operations.map((one) => [Object.keys(one)[0], Object.values(one)[0].filter._id])), write()))
+  const members = (id: string): Change => ({ ...raise(id, 1), isWhole: false })
+  t.same(await outcomes([swap(raise('e', 1)), swap(members('c')), swap(raise('a', 1))]), ['swapped', 'swapped', 'swapped'])
+  t.same(commands, [[['replaceOne', 'a'], ['replaceOne', 'e'], ['updateOne', 'c']]])
+})
+
 t.test('two processes that move the same tasks in opposite orders do not deadlock, and move each once', async (t) => {
   const place = await (await empty(t))?.place(t)
   if (!place) return

@@ -88,7 +88,7 @@ export type Change = {
   isWhole?: boolean
   /** Members to set in embedded documents, by the path of each: inner ones first. */
   within?: Record<string, Document>
-  /** Members to remove first, by path. Any document of the same command loses them: they are of all, or their names are of one. */
+  /** Members to remove first, by path. Any document of the same statement loses them: they are of all, or their names are of one. */
   removed?: string[]
   /** A value to append to each of these lists. */
   appended?: Record<string, unknown>
@@ -115,7 +115,7 @@ export function batchChanges<D extends Written>(
   return createBatcher<Change, 'swapped' | 'lost'>({
     backend: 'store',
     async send(changes) {
-      const { matched, failed, repeated } = await write(statementsOf(sortedBy(changes, ({ next }) => next._id)))
+      const { matched, failed, repeated } = await write(statementsOf(sortedBy(changes, placeOf)))
       const swapped = await swappedOf(
         collection,
         changes.filter((change) => !failed.has(change)),
@@ -136,6 +136,11 @@ export function batchChanges<D extends Written>(
   })
 }
 
+/** Whole documents come first in every process, as they are statements of their own. */
+function placeOf({ next, isWhole }: Change): string {
+  return `${isWhole ? 0 : 1}${next._id}`
+}
+
 /** The changes of each statement: one statement has changes of one kind, or one whose last write is not known. */
 function statementsOf(changes: Change[]): Change[][] {
   const kindOf = ({ next, last, when, isWhole, within, appended }: Change) =>
@@ -148,11 +153,12 @@ function statementsOf(changes: Change[]): Change[][] {
  * the ones that were read with it. The driver repeats a statement of one document after a failover.
  */
 function operationOf<D extends Written>(changes: Change[]): AnyBulkWriteOperation<D> {
-  const [{ next, last, when, isWhole = false, within = {}, appended = {} }] = changes as [Change]
+  const [first] = changes as [Change]
+  const { next, last, when, isWhole = false, within = {}, appended = {} } = first
   if (changes.length === 1) {
     const filter = { ...when, _id: next._id, ...(last === undefined ? {} : { write: last }) } as unknown as Filter<D>
     if (isWhole) return { replaceOne: { filter, replacement: next as unknown as WithoutId<D> } }
-    return { updateOne: { filter, update: updateOf(changes[0] as Change) as UpdateFilter<D> } }
+    return { updateOne: { filter, update: updateOf(first) as UpdateFilter<D> } }
   }
   const ids = changes.map((change) => change.next._id)
   const lasts = changes.map((change) => change.last)
@@ -192,26 +198,26 @@ function updateOf({ next: { _id, ...next }, within = {}, removed = [], appended 
 }
 
 /**
- * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap
+ * Which changes of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A change
  * whose `write` is there took effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be
- * distinguished from a lost one. `repeated`: swaps of a failed statement were sent again. A mongod keeps those that took effect before the
+ * distinguished from a lost one. `repeated`: changes of a failed statement were sent again. A mongod keeps those that took effect before the
  * failure without counting them, and they do not match a second time.
  */
 async function swappedOf<D extends Written>(
   collection: Collection<D>,
-  swaps: Change[],
+  changes: Change[],
   count: number,
   repeated: boolean,
-): Promise<(swap: Change) => BatchOutcome<'swapped' | 'lost'>> {
-  if (count === swaps.length) return () => ({ answer: 'swapped' })
+): Promise<(change: Change) => BatchOutcome<'swapped' | 'lost'>> {
+  if (count === changes.length) return () => ({ answer: 'swapped' })
   if (count === 0 && !repeated) return () => ({ answer: 'lost' })
-  const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
+  const ids = { _id: { $in: changes.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
   const isThere = ({ next }: Change) => writes.has(next.write)
   const others: BatchOutcome<'lost'> =
-    swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
-  return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
+    changes.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
+  return (change) => (isThere(change) ? { answer: 'swapped' } : others)
 }
 
 type Failed = { code?: number | string | undefined; errmsg?: string | undefined }

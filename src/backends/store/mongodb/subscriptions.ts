@@ -10,7 +10,7 @@ import {
   toStoredTerms,
   type StoredSubscription,
 } from '../../../domain/subscription/stored-subscription.ts'
-import type { MediaAccount, MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
+import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../versioned-records.ts'
 import { openRecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
@@ -48,6 +48,8 @@ const FOUND = { listed: 0, waitingSince: 0 } as const
 export const RECORD = { ...FOUND, write: 0 } as const
 /** Records whose `write` is remembered. */
 const MAX_REMEMBERED = 10_000
+/** So many are sent by themselves, whatever the number of the others. */
+const MANY_HOLDS = 100
 
 /** Records in one read; a record with 10,000 holds has 2.5 megabytes. */
 const MAX_READS = 8
@@ -91,7 +93,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     }
   }
 
-  /** By the `write` of its version, many records are replaced in one statement. */
+  /** By the `write` of its version, many records are changed in one statement. */
   function remember(id: string, version: number, write: string | undefined): void {
     putNewest(writes, id, { version, write: write ?? null }, MAX_REMEMBERED)
   }
@@ -196,11 +198,13 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     const seen = writes.get(record.id)
     const expected =
       seen?.version === before.version ? { last: seen.write, when: {} } : { last: undefined, when: { version: before.version } }
-    const isWhole = !expected.last || !record.media || !before.media
-    if (isWhole) return { ...expected, next: documentOf(record, write), isWhole }
+    const whole = { ...expected, next: documentOf(record, write), isWhole: true }
     const { media, terms, ...facts } = record
-    const { holds, ...account } = media as MediaAccount
-    const { set, gone } = changedHolds((before.media as MediaAccount).holds, holds)
+    if (!expected.last || !media || !before.media) return whole
+    const { holds, ...account } = media
+    const { set, gone } = changedHolds(before.media.holds, holds)
+    // As when the record was healed, which makes every hold anew.
+    if (set.length + gone.length > Math.max(MANY_HOLDS, holds.count / 2)) return whole
     const changedTerms = terms === before.terms ? {} : { terms: toStoredTerms(terms) }
     return {
       ...expected,
