@@ -23,7 +23,7 @@ const body = new Ajv({ ...options, formats, coerceTypes: false })
 const firstFault = new Ajv({ ...options, formats, coerceTypes: false, allErrors: false })
 const text = new Ajv({ ...options, formats, coerceTypes: true })
 
-/** The schema compiler of the Media API, the dashboard and MCP. Everything but the `body` of a request is text. */
+/** The schema compiler of every route that validates, and of MCP. Everything but the `body` of a request is text. */
 export const strictValidator: Compile = ({ schema, httpPart }) => {
   if (httpPart !== 'body') return text.compile(schema)
   const all = body.compile(schema)

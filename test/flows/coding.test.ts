@@ -132,7 +132,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.teardown(() => upstream.close())
     const file = join(shared, 'upstreams.yaml')
     await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
-    const env = { UPSTREAMS: file, SHUTDOWN_SECONDS: '600', DRAIN_DELAY_SECONDS: '5' }
+    const env = { UPSTREAMS: file, SHUTDOWN_SECONDS: '600', DRAIN_DELAY_SECONDS: '10' }
     const restarted = await startFor(t, shared, env)
     t.same(await used(restarted, key), before)
     t.equal(await restarted.keyNow('kept-key'), key)

@@ -120,9 +120,10 @@ async function kills(t: Test, start: Start): Promise<void> {
       const { status, body: task } = await answer(await post(program, key, '/api/v1/operations', request))
       t.equal(status, 202)
       tasks.push(task)
+      // Stopped at once: it could end while the others are created.
+      await eventually('a child process of each', async () => ((await stopIn(scratch)).size === tasks.length ? true : null))
     })
   }
-  await eventually('a child process of each', async () => ((await stopIn(scratch)).size === tasks.length ? true : null))
   const left = await readdir(scratch)
   t.equal(left.length, tasks.length, 'the scratch folders of the runs')
   await killWorker()

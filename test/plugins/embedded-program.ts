@@ -28,6 +28,7 @@ export async function openEmbeddedProgram(t: Test, { isHasty = false, role = 'al
   if (isHasty) t.intercept(globalThis, 'setInterval', { value: (run: () => void, ms: number) => setInterval(run, Math.min(ms, HASTE_MS)) })
   // Not a folder of tap, which is removed before everything is closed.
   const dataDir = await mkdtemp(join(MEMORY, 'tollgate-'))
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   // Split roles are refused on embedded backends, but work with them.
   const surroundings = { config: { ...config, ROLE: role, DERIVED_KEYS_FILE: derivedKeysFile ?? null }, log: logged ? pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }) : pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }
@@ -36,7 +37,6 @@ export async function openEmbeddedProgram(t: Test, { isHasty = false, role = 'al
   t.teardown(async () => {
     await app?.close()
     await backends.close()
-    await rm(dataDir, { recursive: true })
   })
   app = buildApp(surroundings, backends)
   before(app)

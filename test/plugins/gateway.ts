@@ -60,6 +60,7 @@ type Routes = (app: FastifyInstance) => void | Promise<void>
 /** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
 export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: RequestBodyOptions = {}, lingering?: Lingering, options: StoreOptions = {}): Promise<Gateway> {
   const folder = await mkdtemp(join(MEMORY, 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
   const storeUrl = `sqlite:${join(folder, 'tollgate.db')}`
   const store = await openStore(storeUrl, options)
   const time = { now: START }
@@ -84,7 +85,6 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   t.teardown(async () => {
     await app.close()
     await store.close()
-    await rm(folder, { recursive: true })
   })
   let minted = 0
   return {

@@ -60,7 +60,7 @@ async function openDatabase(server: string): Promise<Real> {
   const { settled, recover } = loseInsertions()
   const opened = async (): Promise<Handle> => {
     const { store, records } = await open(url)
-    return { store, records: { ...records, replace: (record, expected) => records.replace(record, expected).finally(settled) } }
+    return { store, records: { ...records, replace: (record, before) => records.replace(record, before).finally(settled) } }
   }
   const handles: Real['handles'] = [await opened(), await opened()]
   return {

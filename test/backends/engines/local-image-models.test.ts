@@ -91,7 +91,9 @@ t.test('upscale by a model: its colours, its scale, and other scales by a filter
   const result = await engine.run({ ...UPSCALE, scale: 2 }, runControl({ inputs: [input(await open(halves).png().toBuffer())] }))
   if (result.outcome !== 'made') throw new Error(result.code, { cause: result.cause })
   const bytes = Buffer.concat(await Array.fromAsync(result.body as AsyncIterable<Uint8Array>))
-  t.ok(distance(at(await decodedBytes(bytes), 10, 10), [0, 100, 200, 255]) <= 1, 'by the engine, in processes of its own')
+  const enlarged = await decodedBytes(bytes)
+  t.same([enlarged.width, enlarged.height, result.contentType], [100, 60, 'image/png'], 'by the engine, in processes of its own')
+  t.ok(distance(at(enlarged, 10, 10), [0, 100, 200, 255]) <= 1)
 })
 
 t.test('upscale by a graph of a fixed size goes in tiles of that size; bgr, 255 and normalised colours come back as they were', { skip }, async (t) => {

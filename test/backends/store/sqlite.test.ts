@@ -33,7 +33,7 @@ function freshFile(t: Test, threads = false): Place & { file: string; open(optio
   }
 }
 
-t.test('SQLite keeps the store contract in threads of its own', { timeout: 600_000 }, (t) => runContract(t, storePromises, (t) => freshFile(t, true)))
+t.test('SQLite keeps the store contract, the first handle in threads of its own', { timeout: 600_000 }, (t) => runContract(t, storePromises, (t) => freshFile(t, true)))
 
 t.test('SQLite keeps the store contract in the thread of its caller, as if it were replicated', (t) =>
   runContract(t, storePromises, (t) => asIfReplicated(freshFile(t), 1), {

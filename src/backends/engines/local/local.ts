@@ -72,15 +72,16 @@ function readOptions({ scratch = SCRATCH, ffmpeg = null, ...others }: Record<str
   return { scratch: absolutePath('scratch', scratch), ffmpeg: ffmpeg === null ? null : absolutePath('ffmpeg', ffmpeg) }
 }
 
-/** Of the programs that were examined, by the path of ffmpeg. */
-const builds = new Map<string, Available>()
+/** What programs were found to have, by their paths: executing them takes long. */
+const builds = new Map<string, Promise<Available>>()
 
-/** No process can be started where the machine is out of them. */
-async function examine(programs: Programs): Promise<Available> {
-  const build =
-    builds.get(programs.ffmpeg) ??
-    (await supported(programs).catch((): Available => ({ outcome: 'missing', message: `${programs.ffmpeg} cannot be executed` })))
-  if (build.outcome === 'found') builds.set(programs.ffmpeg, build)
+function examine(programs: Programs): Promise<Available> {
+  const paths = JSON.stringify(programs)
+  // No process can be started where the machine is out of them.
+  const failed = (): Available => ({ outcome: 'missing', message: `${programs.ffmpeg} cannot be executed` })
+  const build = builds.get(paths) ?? supported(programs).catch(failed)
+  builds.set(paths, build)
+  void build.then(({ outcome }) => outcome === 'missing' && builds.delete(paths))
   return build
 }
 
