@@ -299,6 +299,8 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
       const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400, mode: 'fast', format }))
       t.same(numbersOf(made.path), range(frameAt(input, 1.2), frameAt(input, 1.2) + 30))
     }
+    const sound = madeOf(await trim(make('fast.weba', ...tones(5, 2.5), '-c:a', 'libopus', '-f', 'webm'), { startMs: 2000, endMs: 4000, mode: 'fast', format: 'webm' }))
+    t.ok(Math.abs(sound.facts.durationMs - 2000) <= 60, `a sound, whose clusters last seconds: ${sound.facts.durationMs} ms`)
   })
 
   t.test('progress is whole percents from 0 to 99 that never fall', async (t) => {

@@ -51,7 +51,9 @@ function accurateArgs({ request, limits }: TrimJob, source: Source, format: Form
 
 function canCopy({ video, audio, container }: Source, format: Format): boolean {
   if (audio && !format.copies.has(audio.codec)) return false
-  return !video || !format.video || (container.seekable && format.copies.has(video.codec) && (format.rotates || !video.rotated))
+  // Matroska finds a sound by its cluster, which lasts seconds.
+  if (!video) return container.demuxer !== 'matroska'
+  return !format.video || (container.seekable && format.copies.has(video.codec) && (format.rotates || !video.rotated))
 }
 
 function copyArgs({ video, audio, path, container }: Source, format: Format, startMs: number, durationMs: number): Arguments {
