@@ -17,6 +17,18 @@ export const MONGODB_BUGS: Bug[] = [
     to: 'const expected: Pick<Change, "last" | "when"> = { last: undefined, when: {} }',
   },
   {
+    name: 'a hold that is released stays in the document',
+    file: `${STORE}/subscriptions.ts`, scenario: 'media', within: 20,
+    from: "removed: ['outbox', ...gone.map((id) => `media.holds.${id}`)]",
+    to: "removed: ['outbox']",
+  },
+  {
+    name: 'a change of a hold is not sent',
+    file: 'src/domain/subscription/holds.ts', scenario: 'media', within: 20,
+    from: 'if (left.get(id) !== hold) set',
+    to: 'if (!left.has(id)) set',
+  },
+  {
     name: 'a conflict is treated as a success',
     file: `${STORE}/bulk-commands.ts`, scenario: 'coding', within: 20,
     from: `if (count === 0 && !repeated) return () => ({ answer: 'lost' })`,
