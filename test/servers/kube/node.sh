@@ -50,7 +50,9 @@ run kube-apiserver "$assets/kube-apiserver" --etcd-servers http://127.0.0.1:2379
   --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
   --service-account-issuer https://kubernetes.default.svc.cluster.local --service-account-key-file sa.pub --service-account-signing-key-file sa.key \
   --service-cluster-ip-range "$SERVICE_RANGE" --kubelet-client-certificate kubelet-client.crt --kubelet-client-key kubelet-client.key \
-  --kubelet-certificate-authority ca.crt --kubelet-preferred-address-types InternalIP --profiling=false
+  --kubelet-certificate-authority ca.crt --kubelet-preferred-address-types InternalIP --profiling=false \
+  --requestheader-client-ca-file ca.crt --requestheader-allowed-names front-proxy-client --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
+  --requestheader-extra-headers-prefix X-Remote-Extra- --proxy-client-cert-file front-proxy.crt --proxy-client-key-file front-proxy.key
 
 run containerd "$tools/bin/containerd" --config containerd.toml
 until "$tools/bin/ctr" --address "$state/containerd.sock" version >/dev/null 2>&1; do sleep 0.1; done

@@ -38,6 +38,8 @@ async function prepare(folder: string, tools: string): Promise<void> {
   const names = ['DNS:localhost', 'DNS:kubernetes', 'DNS:kubernetes.default', 'DNS:kubernetes.default.svc', 'IP:127.0.0.1', `IP:${NODE_ADDRESS}`, 'IP:10.203.0.1']
   await authority.certificate('apiserver', '/CN=kube-apiserver', `subjectAltName=${names.join(',')}`, 'extendedKeyUsage=serverAuth')
   await authority.certificate('kubelet-client', '/O=system:masters/CN=apiserver-kubelet-client', 'extendedKeyUsage=clientAuth')
+  // By it API servers of other projects know that this one has authenticated a request.
+  await authority.certificate('front-proxy', '/CN=front-proxy-client', 'extendedKeyUsage=clientAuth')
   await authority.certificate('kubelet', `/O=system:nodes/CN=system:node:${NODE}`, `subjectAltName=DNS:${NODE},IP:${NODE_ADDRESS}`, 'extendedKeyUsage=serverAuth')
   await authority.user('kubeconfig', SERVER, 'admin', 'system:masters')
   await authority.user('manager.kubeconfig', SERVER, 'system:kube-controller-manager')
