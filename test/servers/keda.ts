@@ -13,7 +13,7 @@ const PROGRAMS = [
 ]
 const PARTS = ['crd', 'general', 'rbac', 'manager', 'metrics-server', 'service_account']
 
-/** `config` has the manifests, for `kubectl apply --kustomize`; `keda.tar` and `keda-adapter.tar` are the images that they name. The build takes half an hour. */
+/** `config` has the manifests, for `kubectl apply --kustomize`; `keda.tar` and `keda-adapter.tar` are the images that they name. The build compiles 3,700 packages: about an hour beside other work. */
 export const KEDA: Entry = {
   name: 'keda',
   version: VERSION,
