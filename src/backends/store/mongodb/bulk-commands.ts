@@ -78,8 +78,8 @@ function outcomeOf(failure: Failed | undefined): BatchOutcome<'added' | 'taken'>
 }
 
 /**
- * A compare-and-set of one document: of the `write` that it was read with, null if it had none, or only of `when` where `last` is not known. `next`, whose `write` is new,
- * has the members to set, or with `isWhole` the document.
+ * A compare-and-set of one document: of the `write` that it was read with, null if it had none, or only of `when` where `last` is not
+ * known. `next`, whose `write` is new, has the members to set, or with `isWhole` the document.
  */
 export type Change = {
   next: Document & { _id: string; write: string }
@@ -94,7 +94,10 @@ export type Change = {
   appended?: Record<string, unknown>
 }
 
-/** Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. */
+/**
+ * Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was
+ * written.
+ */
 export function batchChanges<D extends Written>(
   collection: Collection<D>,
   weigh: (change: Change) => number = () => CHANGE_BYTES,
@@ -149,8 +152,8 @@ function statementsOf(changes: Change[]): Change[][] {
 }
 
 /**
- * One statement for many documents: it takes PostgreSQL, which runs each by itself, a quarter of the time. No two documents ever have one `write`, so that those that match are
- * the ones that were read with it. The driver repeats a statement of one document after a failover.
+ * One statement for many documents: it takes PostgreSQL, which runs each by itself, a quarter of the time. No two documents ever have one
+ * `write`, so that those that match are the ones that were read with it. The driver repeats a statement of one document after a failover.
  */
 function operationOf<D extends Written>(changes: Change[]): AnyBulkWriteOperation<D> {
   const [first] = changes as [Change]

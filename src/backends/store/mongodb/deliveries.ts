@@ -28,8 +28,6 @@ export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots> & 
 /** Projections without derived members and slots, and also without the mark. */
 const DELIVERY_AND_WRITE = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
 export const DELIVERY = { ...DELIVERY_AND_WRITE, write: 0 } as const
-/** What the end of a claim removes. */
-const ENDED = ['hostSlot', 'tenantSlot', 'queueSlot', 'redelivery']
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
 
 /** A delivery with the `write` that it was read with. */
@@ -81,13 +79,13 @@ export function openDeliveries(
     const claim = claims.get(id)
     claims.delete(id)
     if (release === null && isLast && claim?.epoch === epoch) {
-      const { $set } = recording(epoch, attempt, next).update
+      const { $set, $unset, $push } = recording(epoch, attempt, next).update
       const recorded = await record({
         next: { _id: id, ...$set },
         last: claim.write,
         when: { leaseUntil: { $ne: null } },
-        removed: ENDED,
-        appended: { attempts: attempt },
+        removed: Object.keys($unset),
+        appended: $push,
       })
       if (recorded === 'swapped') return 'recorded'
     }
