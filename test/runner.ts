@@ -1,5 +1,5 @@
 /**
- * Test runner of `npm test`: runs each file, which is a program that prints TAP, by Node itself, and prints a line for each as it ends, failures in full, skipped suites
+ * Test runner of `npm test`: runs each file by Node itself, several in one process (together.ts), and prints a line for each as it ends, failures in full, skipped suites
  * with their reasons, the files that took longest, and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test counts as failed. Exit code 1 when a test failed, or none ran.
  * The runner of tap would load each file through a compiler of its own, 0.7 s of processor time a file.
  * A full run starts the shared servers, and stops them at the end; in a partial run, each file starts the servers that it needs.
@@ -17,6 +17,11 @@ const CI = process.env['CI'] === 'true'
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 /** Files at a time, on two cores: a file waits about half of its time. With real servers more would make their commands time out. */
 const JOBS = CI ? 2 : 3
+const TOGETHER = join(ROOT, 'test/together.ts')
+/** How many files share a process, for those whose time is that of the code itself. */
+const MOST_TOGETHER = 8
+/** Those that start programs and servers gain nothing by it; others look at what their process has loaded, or take so long that they are run beside the rest. */
+const ALONE = /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:docs|sqlite|local[^/]*)\.test\.ts$/
 /** It takes longest: at the end, the others would be over long before it. */
 const FIRST = 'test/pods/pods.test.ts'
 /** How many of the files that took longest are named. */
@@ -81,14 +86,25 @@ function filesOf(named: string[]): string[] {
   return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort((a, b) => Number(b === FIRST) - Number(a === FIRST) || (a < b ? -1 : 1))
 }
 
-/** Runs a file, and returns its TAP as a subtest of the run. */
-async function runFile(file: string, env: Record<string, string>, stopped: AbortSignal): Promise<string> {
-  const begun = performance.now()
-  const child = spawn(process.execPath, ['--no-warnings', file], {
+/** The files by process, in their order. */
+function batchesOf(files: string[]): string[][] {
+  const batches: string[][] = []
+  for (const file of files) {
+    const last = batches.at(-1)
+    if (last === undefined || last.length === MOST_TOGETHER || [file, last[0]!].some((one) => ALONE.test(one))) batches.push([file])
+    else last.push(file)
+  }
+  return batches
+}
+
+/** Runs files in one process, and returns its TAP as subtests of the run. */
+async function runTogether(files: string[], env: Record<string, string>, stopped: AbortSignal): Promise<string> {
+  const child = spawn(process.execPath, ['--no-warnings', TOGETHER], {
     cwd: ROOT,
     env: { NODE_COMPILE_CACHE: COMPILED, ...process.env, ...env, TAP: '1', TAP_TIMEOUT: String(TIMEOUT_S) },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'inherit'],
   })
+  child.stdin.end(files.join('\n'))
   // tap ends a file that takes too long; this ends one whose tap hangs.
   const hung = setTimeout(() => child.kill('SIGKILL'), (TIMEOUT_S + 30) * 1000)
   const stop = () => child.kill('SIGTERM')
@@ -98,21 +114,31 @@ async function runFile(file: string, env: Record<string, string>, stopped: Abort
   const [exitCode, signal] = (await once(child, 'close')) as [number | null, string | null]
   clearTimeout(hung)
   stopped.removeEventListener('abort', stop)
-  // A file that ends well before it has said how many tests it has has lost some.
-  const ended = exitCode === 0 && /^1\.\.\d/m.test(printed)
-  const diag = ended ? '' : `  ---\n  exitCode: ${exitCode}\n  signal: ${signal}\n  ...\n`
-  return `# Subtest: ${file}\n${indented(printed.replace(/^TAP version 14\n/, ''), 4)}\n${ended ? 'ok' : 'not ok'} - ${file} # time=${(performance.now() - begun).toFixed(3)}ms\n${diag}`
+  // Header, plan and comments are those of the process; so are the numbers. A file without tests fails.
+  const tap = printed
+    .replaceAll(/^(?:TAP version 14|1\.\.\d.*|# (?!Subtest: ).*)\n/gm, '')
+    .replaceAll(/^((?:not )?ok) \d+/gm, '$1')
+    .replaceAll(/^( {4}1\.\.0.*\n)ok/gm, '$1not ok')
+  const missing = files.filter((file) => !tap.includes(`\nok - ${file} #`) && !tap.includes(`\nnot ok - ${file} #`))
+  // A process that fails after its files has left something behind in one of them.
+  const broken = missing.length === 0 && exitCode !== 0 && !/^not ok/m.test(tap) ? [files.join(', ')] : missing
+  return tap + broken.map((file) => `not ok - ${file}\n  ---\n  exitCode: ${exitCode}\n  signal: ${signal}\n  ...\n`).join('')
 }
 
 /** Runs the files, some at a time, and writes the TAP of each as it ends. */
 async function runAll(files: string[], env: Record<string, string>, stopped: AbortSignal): Promise<void> {
   parser.write('TAP version 14\n')
-  const waiting = [...files]
+  const waiting = batchesOf(files)
+  let told = 0
   const one = async (): Promise<void> => {
-    for (let file = waiting.shift(); file !== undefined && !stopped.aborted; file = waiting.shift()) parser.write(await runFile(file, env, stopped))
+    for (let batch = waiting.shift(); batch !== undefined && !stopped.aborted; batch = waiting.shift()) {
+      const tap = await runTogether(batch, env, stopped)
+      told += tap.match(/^(?:not )?ok /gm)?.length ?? 0
+      parser.write(tap)
+    }
   }
   await Promise.all(Array.from({ length: JOBS }, one))
-  parser.end(`1..${files.length}\n`)
+  parser.end(`1..${told}\n`)
 }
 
 const interrupt = new AbortController()

@@ -40,9 +40,11 @@ t.test('the calls of one turn share a command, calls during it share the next, a
   t.same(sent[1]?.ids, ['a', 'c'])
   sent[1]?.told.resolve(answered(sent[1], 2))
   t.same(await Promise.all(later), ['a 2', 'c 2'])
-  void ask('d')
+  const last = ask('d')
   await nextTurn()
   t.same(sent[2]?.ids, ['d'], 'who is alone waits for nobody')
+  sent[2]?.told.resolve(answered(sent[2]!, 3))
+  t.equal(await last, 'd 3')
 })
 
 t.test('a command holds a limited number of ids and bytes, and no id twice; a larger request is sent alone', async (t) => {

@@ -9,7 +9,9 @@ import type { UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openGateway, post, type Loose } from './gateway.ts'
 import { assembledMessage, eventsOf } from './message-events.ts'
 import { checkMessagesJson, checkMessagesStream, valid } from './messages-schemas.ts'
-import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
+import { ESTIMATE, openRequestIds, randomOf, rewrite } from './translation.ts'
+
+const ids = openRequestIds()
 
 const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const CACHED = { cache_control: { type: 'ephemeral', ttl: '1h' } }

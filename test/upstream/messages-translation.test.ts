@@ -6,7 +6,9 @@ import { chunk, delta, DONE, message, response, responsesStream, USAGE, VENDOR }
 import type { Loose } from './gateway.ts'
 import { assembledMessage as assembled, eventsOf } from './message-events.ts'
 import { checkMessagesJson, checkMessagesStream, valid } from './messages-schemas.ts'
-import { ESTIMATE, ids, randomOf, rewrite } from './translation.ts'
+import { ESTIMATE, openRequestIds, randomOf, rewrite } from './translation.ts'
+
+const ids = openRequestIds()
 
 const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const HI = [{ role: 'user', content: 'Hi' }]

@@ -5,7 +5,10 @@ import { readResponsesRequest } from '../../src/upstream/wires/responses/respons
 import type { StreamRewriter, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 
-export const ids = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202020202')('acme/first')
+const open = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202020202')
+/** The ids of a request: an id keeps the first prefix in it, which differs between OpenAI's wires and Messages. */
+export const openRequestIds = () => open('acme/first')
+export const ids = openRequestIds()
 
 /** A call of this client's wire to an upstream of the other one. */
 export function callOf(client: WireName, more: object = {}): UpstreamCall {
