@@ -21,7 +21,8 @@ const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
 const MOST_TOGETHER = 8
 /** Those that start programs and servers gain nothing by it; others look at what their process has loaded, or take so long that they are run beside the rest. */
-const ALONE = /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:docs|sqlite|local[^/]*)\.test\.ts$/
+const ALONE =
+  /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:docs|sqlite|local[^/]*)\.test\.ts$/
 /** It takes longest: at the end, the others would be over long before it. */
 const FIRST = 'test/pods/pods.test.ts'
 /** How many of the files that took longest are named. */
@@ -38,7 +39,9 @@ function indented(text: string, spaces: number): string {
 
 function describe({ what, diag }: Wrong): string {
   const { diff, stack } = diag
-  const facts = Object.entries(diag).filter(([key]) => !OBVIOUS.has(key)).map(([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+  const facts = Object.entries(diag)
+    .filter(([key]) => !OBVIOUS.has(key))
+    .map(([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
   return [`- ${what}`, ...[diff, ...facts, stack].filter((part) => typeof part === 'string').map((part) => indented(part, 2))].join('\n')
 }
 
@@ -50,7 +53,9 @@ function printFailure({ name, wrong }: FailedTest): void {
 const durations: { file: string; seconds: number }[] = []
 
 function printFile({ file, durationMs, printed, passed, failed, skipped }: FileReport): void {
-  const counts = [`${passed} passed`, failed.length > 0 && `${failed.length} failed`, skipped.length > 0 && `${skipped.length} skipped`].filter(Boolean).join(', ')
+  const counts = [`${passed} passed`, failed.length > 0 && `${failed.length} failed`, skipped.length > 0 && `${skipped.length} skipped`]
+    .filter(Boolean)
+    .join(', ')
   console.log(`${failed.length > 0 ? 'not ok' : 'ok'} ${file}: ${counts} in ${(durationMs / 1000).toFixed(1)} s`)
   durations.push({ file, seconds: durationMs / 1000 })
   if (failed.length === 0) return
@@ -71,8 +76,11 @@ function conclude(trouble: string | null): void {
   if (sum.failed.length > 0) console.log('\nFailed, in short:')
   for (const { name, wrong } of sum.failed) console.log(`  ${[name.join(' > '), ...wrong.map(({ what }) => what)].join(': ')}`)
   const slowest = durations.toSorted((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)
-  if (durations.length > SLOWEST) console.log(`slowest: ${slowest.map(({ file, seconds }) => `${file} ${seconds.toFixed(0)} s`).join(', ')}`)
-  console.log(`in ${((performance.now() - start) / 1000).toFixed(1)} s${CI || sum.skipped.length === 0 ? '' : `, ${sum.skipped.length} skipped`}`)
+  if (durations.length > SLOWEST)
+    console.log(`slowest: ${slowest.map(({ file, seconds }) => `${file} ${seconds.toFixed(0)} s`).join(', ')}`)
+  console.log(
+    `in ${((performance.now() - start) / 1000).toFixed(1)} s${CI || sum.skipped.length === 0 ? '' : `, ${sum.skipped.length} skipped`}`,
+  )
   console.log(`${sum.passed} passed, ${sum.failed.length} failed`)
   if (sum.failed.length > 0) process.exitCode = 1
 }
@@ -82,8 +90,14 @@ function filesOf(named: string[]): string[] {
   const paths = named.length > 0 ? named : ['test']
   const missing = paths.filter((path) => path.startsWith('-') || !existsSync(join(ROOT, path)))
   if (missing.length > 0) throw new Error(`${missing.join(', ')}: not a file or folder of this checkout`)
-  const found = paths.flatMap((path) => (statSync(join(ROOT, path)).isDirectory() ? readdirSync(join(ROOT, path), { recursive: true, encoding: 'utf8' }).map((name) => join(path, name)) : [path]))
-  return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort((a, b) => Number(b === FIRST) - Number(a === FIRST) || (a < b ? -1 : 1))
+  const found = paths.flatMap((path) =>
+    statSync(join(ROOT, path)).isDirectory()
+      ? readdirSync(join(ROOT, path), { recursive: true, encoding: 'utf8' }).map((name) => join(path, name))
+      : [path],
+  )
+  return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort(
+    (a, b) => Number(b === FIRST) - Number(a === FIRST) || (a < b ? -1 : 1),
+  )
 }
 
 /** The files by process, in their order. */
