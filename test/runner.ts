@@ -19,7 +19,7 @@ const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 const JOBS = CI ? 2 : 3
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
-const MOST_TOGETHER = 8
+const MOST_TOGETHER = 16
 /** Those that start programs and servers gain nothing by it; others look at what their process has loaded, or take so long that they are run beside the rest. */
 const ALONE =
   /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:docs|sqlite|local[^/]*)\.test\.ts$/
