@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 
 const START = Buffer.from('HTTP/1.1 100')
 const END = '\r\n\r\n'
+const NOTHING = Buffer.alloc(0)
 /** Of one whose head has not ended. */
 const MAX_BYTES = 16_384
 
@@ -17,12 +18,12 @@ export function dropContinue(socket: Readable): () => void {
   socket.read = (size?: number) => {
     const chunk = read(size)
     if (held === null || chunk === null) return chunk
-    const rest = afterContinue(Buffer.concat([held, chunk]))
+    const rest = afterContinue(held.length === 0 ? chunk : Buffer.concat([held, chunk]))
     held = rest.length <= MAX_BYTES && mayBeContinue(rest) ? rest : null
     return held === null ? rest : null
   }
   return () => {
-    held = Buffer.alloc(0)
+    held = NOTHING
   }
 }
 
@@ -37,5 +38,6 @@ function afterContinue(bytes: Buffer): Buffer {
 }
 
 function mayBeContinue(bytes: Buffer): boolean {
-  return START.subarray(0, bytes.length).equals(bytes.subarray(0, START.length))
+  const length = Math.min(bytes.length, START.length)
+  return START.compare(bytes, 0, length, 0, length) === 0
 }

@@ -23,19 +23,18 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
   let event = ''
   let first = true
 
-  function parseLine(text: string): void {
-    if (text === '') {
+  /** The line of `text` from `start` to `end`. */
+  function parseLine(text: string, start: number, end: number): void {
+    if (start === end) {
       if (data !== null) onEvent(data, event)
       data = null
       event = ''
-      return
-    }
-    if (text.startsWith('data:')) {
-      const value = text.slice(text.charCodeAt(5) === 0x20 ? 6 : 5)
+    } else if (text.startsWith('data:', start)) {
+      const value = text.slice(valueAt(text, start + 'data:'.length), end)
       data = data === null ? value : `${data}\n${value}`
       if (data.length > MAX_EVENT_BYTES) throw new RangeError('an event is too large')
-    } else if (text.startsWith('event:')) {
-      event = text.slice(text.charCodeAt(6) === 0x20 ? 7 : 6)
+    } else if (text.startsWith('event:', start)) {
+      event = text.slice(valueAt(text, start + 'event:'.length), end)
     }
   }
 
@@ -44,7 +43,7 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
     length += text.length
     if (length > MAX_EVENT_BYTES) throw new RangeError('an event is too large')
     // Joined only when a line may end, so that an event of many chunks is copied once and not once per chunk.
-    if (!/[\r\n]/.test(text) && !endsWithCr(parts.at(-2))) return
+    if (parts.length > 1 && !/[\r\n]/.test(text) && !endsWithCr(parts.at(-2))) return
     let whole = parts.length === 1 ? text : parts.join('')
     if (first && whole.length < 3) return
     if (first && whole.startsWith('\xEF\xBB\xBF')) whole = whole.slice(3)
@@ -57,7 +56,10 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
   return {
     push: (chunk) => append(chunk.toString('latin1')),
     end() {
-      for (const text of `${parts.join('')}\n`.split(/\r\n|\r|\n/)) parseLine(text)
+      const rest = parts.join('')
+      eachLine(`${rest}\n`, parseLine)
+      // The blank line.
+      parseLine('', 0, 0)
       parts = []
     },
   }
@@ -67,7 +69,7 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
  * Calls `onLine` with each complete line (LF, CR LF or CR) and returns the rest. A CR at the end may be half of a CR LF, so it stays in the
  * rest.
  */
-function eachLine(text: string, onLine: (line: string) => void): string {
+function eachLine(text: string, onLine: (text: string, start: number, end: number) => void): string {
   let start = 0
   let cr = text.indexOf('\r')
   for (;;) {
@@ -75,15 +77,20 @@ function eachLine(text: string, onLine: (line: string) => void): string {
     if (cr >= 0 && cr < start) cr = text.indexOf('\r', start)
     if (cr >= 0 && (lf < 0 || cr < lf)) {
       if (cr === text.length - 1) return text.slice(start)
-      onLine(text.slice(start, cr))
+      onLine(text, start, cr)
       start = cr + (text.charCodeAt(cr + 1) === 0x0a ? 2 : 1)
     } else if (lf >= 0) {
-      onLine(text.slice(start, lf))
+      onLine(text, start, lf)
       start = lf + 1
     } else {
       return text.slice(start)
     }
   }
+}
+
+/** Where the value of a field begins, whose name ends at `at`: after one space. */
+function valueAt(text: string, at: number): number {
+  return text.charCodeAt(at) === 0x20 ? at + 1 : at
 }
 
 /** A copy of bytes that retains nothing else: a slice retains the text that it was cut from, and a sum all its parts. */
@@ -92,16 +99,18 @@ export function flat(bytes: string): string {
 }
 
 /** Most events are ASCII, and equal in both forms. */
-const BEYOND_ASCII = /[\u0080-\uffff]/
+function isAscii(text: string): boolean {
+  return Buffer.byteLength(text) === text.length
+}
 
 /** Encodes text as UTF-8 bytes in a latin1 string. */
 export function bytesOf(text: string): string {
-  return BEYOND_ASCII.test(text) ? Buffer.from(text).toString('latin1') : text
+  return isAscii(text) ? text : Buffer.from(text).toString('latin1')
 }
 
 /** Decodes UTF-8 bytes in a latin1 string. */
 export function textOf(bytes: string): string {
-  return BEYOND_ASCII.test(bytes) ? Buffer.from(bytes, 'latin1').toString('utf8') : bytes
+  return isAscii(bytes) ? bytes : Buffer.from(bytes, 'latin1').toString('utf8')
 }
 
 function endsWithCr(text: string | undefined): boolean {
