@@ -1,7 +1,6 @@
 /** What drills on a node begin with: the chart, and the plans and keys of a tenant. */
 import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { CHART, helm } from '../chart/chart.ts'
 import type { Caller } from '../flows/calls.ts'
@@ -32,9 +31,4 @@ export async function install(t: Test, site: Site, crds: string[], more: object)
   const keyOf = async (name: string) => Buffer.from((await read('secret', name, '--namespace', TENANT)).data['api-key'], 'base64').toString()
   const { clusterIP } = (await read('service', 'tollgate-gateway', '--namespace', GATE)).spec
   return { gateway: { url: `http://${clusterIP}` }, keys: { coding: await keyOf('coding-key'), media: await keyOf('media-key') } }
-}
-
-/** Polls without a timeout. */
-export async function until(look: () => Promise<boolean>): Promise<void> {
-  while (!(await look())) await pause(1_000)
 }

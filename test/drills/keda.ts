@@ -2,18 +2,20 @@
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { answer, at, get, post } from '../flows/calls.ts'
-import { GATE, openSite } from '../pods/site.ts'
+import { GATE, openSite, until } from '../pods/site.ts'
 import { installed, missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { NETWORK } from '../servers/kube/node-files.ts'
 import { freePort } from '../servers/process.ts'
 import { ownPrometheus } from '../servers/prometheus.ts'
-import { install, reader, until } from './installation.ts'
+import { install, reader } from './installation.ts'
 import { openSteps } from './steps.ts'
 
 /** Open at a time: more than four workers of two slots have. */
 const OPEN = 24
 const [FEWEST, MOST] = [2, 4]
+/** Films are slow, and KEDA waits before it removes workers. */
+const SCALING_MS = 1_800_000
 const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration_seconds: 10 }
 
 t.setTimeout(3_600_000)
@@ -54,9 +56,9 @@ t.test('a queue of tasks scales the workers up, and its end scales them down', a
     await look()
     open.push(...(await Promise.all(Array.from({ length: OPEN - open.length }, order))))
     return (await deployment()).status.readyReplicas === MOST
-  }))
-  await step('every film is completed', () => until(async () => (await look(), open.length === 0)))
-  await step(`${FEWEST} workers are left`, () => until(async () => (await deployment()).status.replicas === FEWEST))
+  }, SCALING_MS))
+  await step('every film is completed', () => until(async () => (await look(), open.length === 0), SCALING_MS))
+  await step(`${FEWEST} workers are left`, () => until(async () => (await deployment()).status.replicas === FEWEST, SCALING_MS))
   t.comment((await kubectl(['get', 'events', '--namespace', GATE, '--field-selector', 'reason=SuccessfulRescale', '--output', 'custom-columns=MESSAGE:.message', '--no-headers'])).trim())
   end()
 })

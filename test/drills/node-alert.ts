@@ -5,6 +5,7 @@ import { writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { stringify } from 'yaml'
 import { helm } from '../chart/chart.ts'
@@ -13,17 +14,19 @@ import { REPOSITORY } from '../flows/program.ts'
 import { answersOf, folderFor } from '../monitoring/alert-drill.ts'
 import { openLoad } from '../pods/load.ts'
 import { documents } from '../pods/manifests.ts'
-import { GATE, openSite, secrets } from '../pods/site.ts'
+import { GATE, openSite, secrets, until, type Site } from '../pods/site.ts'
 import { missing } from '../servers/client.ts'
 import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { NETWORK } from '../servers/kube/node-files.ts'
 import { kubectl as kubectlProgram } from '../servers/kubernetes.ts'
 import { ownPrometheus, type Targets } from '../servers/prometheus.ts'
-import { install, reader, until, type Read } from './installation.ts'
+import { install, reader, type Read } from './installation.ts'
 import { openSteps } from './steps.ts'
 
 const ALERT = 'TollgateRoleMissing'
+/** Longer than the alert's own time and that of the last samples. */
+const ALERT_MS = 1_800_000
 const PAGE = `docs/runbooks/${ALERT}.md`
 
 t.setTimeout(3_600_000)
@@ -69,6 +72,13 @@ const MONITORED = {
   settings: { EGRESS_ALLOW: `${NETWORK.HOST_ADDRESS}/32` },
 }
 
+/** The working set of each pod by kubelet's own count, which `kubectl top` shows, in MB. */
+async function memory({ kubectl }: Site): Promise<string> {
+  const seen = await kubectl(['get', '--raw', `/api/v1/nodes/${NETWORK.NODE}/proxy/metrics/resource`])
+  const pods = seen.matchAll(new RegExp(`^pod_memory_working_set_bytes{namespace="${GATE}",pod="([^"]+)"} (\\S+)`, 'gm'))
+  return [...pods].map(([, pod, bytes]) => `${pod} ${(Number(bytes) / 1e6).toFixed(1)} MB`).join(', ')
+}
+
 /** The commands of the runbook that are complete but for their placeholders. */
 function commandsOf(labels: Record<string, string>): string[] {
   const page = readFileSync(join(REPOSITORY, PAGE), 'utf8')
@@ -96,6 +106,9 @@ t.test('a dispatcher that cannot start on a node: the alert fires, and the comma
   await step('every pod is scraped', () => until(async () => JSON.stringify(Object.entries(await pods()).sort()) === JSON.stringify(Object.entries(all))))
   const firing = async () => (await prometheus.alerts()).filter(({ state }) => state === 'firing').map(({ labels }) => labels)
 
+  await step('idle pods', () => pause(60_000))
+  t.comment(await memory(site))
+
   const webhooks = await openWebhooks(t)
   const order = async (path: string) => {
     const { body } = await answer(await post(gateway, keys.media, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '64x64', webhook_url: `${webhooks.url}${path}` }))
@@ -111,7 +124,7 @@ t.test('a dispatcher that cannot start on a node: the alert fires, and the comma
     await kubectl(['delete', 'pod', '--namespace', GATE, '--selector', 'app.kubernetes.io/component=dispatcher'])
   })
   await order('/during')
-  await step(`${ALERT} fires`, () => until(async () => (await firing()).length > 0))
+  await step(`${ALERT} fires`, () => until(async () => (await firing()).length > 0, ALERT_MS))
   const [alert = {}, ...others] = await firing()
   t.match(alert, { alertname: ALERT, namespace: GATE, role: 'dispatcher', severity: 'critical' })
   t.same(others, [], 'no other alert fires')
@@ -124,8 +137,8 @@ t.test('a dispatcher that cannot start on a node: the alert fires, and the comma
 
   await step('the Secret is there again: the webhook arrives, and the alert ends', async () => {
     await kubectl(['apply', '--filename', '-'], { input: documents(secrets(site).filter((one) => (one as Answered).metadata.name === 'tollgate-broker')) })
-    await until(async () => webhooks.arrived.includes('/during'))
-    await until(async () => (await firing()).length === 0)
+    await until(async () => webhooks.arrived.includes('/during'), ALERT_MS)
+    await until(async () => (await firing()).length === 0, ALERT_MS)
   })
   const { done, failed } = await load.stop()
   t.comment(`${done} calls meanwhile, ${failed.length} failed`)

@@ -19,20 +19,13 @@ import { openBrowser } from './browser.ts'
 import { listenLong, openLoad, type Keys } from './load.ts'
 import { BUYER, documents, KEYS, NAMESPACE, PLANS, PROGRAM } from './manifests.ts'
 import { PUBLIC_URL } from './provider.ts'
-import { GATE, IMAGE, killPod, makeImage, openSite, secrets, TENANT, values } from './site.ts'
+import { GATE, IMAGE, killPod, makeImage, openSite, secrets, TENANT, until, values } from './site.ts'
 
 const LONGEST_MS = 1_800_000
 /** Timeout of helm. */
 const LONGEST = '600s'
 
 t.setTimeout(LONGEST_MS)
-
-/** Polls until it is true. Rejects when it takes too long to be caused by load. */
-async function until(look: () => Promise<boolean>): Promise<void> {
-  for (const deadline = performance.now() + 300_000; !(await look()); await pause(100)) {
-    if (performance.now() > deadline) throw new Error(`timed out: ${String(look)}`)
-  }
-}
 
 t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   const since = performance.now()

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { execFile } from 'node:child_process'
 import { readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
 import { missing } from '../servers/client.ts'
@@ -58,6 +59,13 @@ export async function openSite(t: Test): Promise<Site | null> {
   await node.tagImage(`${IMAGE}:1`, `${IMAGE}:2`)
   t.comment(mongodb.version)
   return { node, model, provider, mongodb, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
+}
+
+/** Polls until it is true. Rejects when it takes too long to be caused by load. */
+export async function until(look: () => Promise<boolean>, withinMs = 300_000): Promise<void> {
+  for (const deadline = performance.now() + withinMs; !(await look()); await pause(250)) {
+    if (performance.now() > deadline) throw new Error(`timed out: ${String(look)}`)
+  }
 }
 
 /** Builds the image of the program in `root`, and returns its archive. */
