@@ -8,6 +8,7 @@ engines:
   - { name: noop, type: noop }
 routes:
   - { kind: image, engine: noop, price: { amount: "0.01", per: Job } }
+  - { kind: video, engine: noop, price: { amount: "0.01", per: Job } }
 `
 
 /** Each plan and its key belong to a separate tenant. */

@@ -12,6 +12,8 @@ const STEADY = { connections: 16, perSecond: 60, count: 180 }
 
 const REVISION = '2026-07-28'
 
+const MADE = { picture: { kind: 'image' }, film: { kind: 'video', duration_seconds: 1 } }
+
 type Read = (key: string, id: string) => Buffer
 
 const READS: Record<string, Read> = {
@@ -28,42 +30,47 @@ function callBytes(key: string, params: object, headers: string): Buffer {
   return Buffer.from(bytes.replace('content-type:', `accept: application/json, text/event-stream\r\n${headers}content-type:`))
 }
 
-/** The task is completed: MCP reads its small file besides, and attaches it. */
+/** The tasks are completed. Of a picture MCP reads the small file besides, and attaches it; of a film it has a link, as REST. */
 export async function mcp(stage: Stage, { rounds, seconds }: Choice): Promise<Table> {
   const studio = await stage.studio('mcp', KEYS, 'cores')
-  const tasks = await Promise.all(Array.from({ length: KEYS }, (_, n) => stage.key('mcp', n).then(async (key) => ({ key, id: await completed(studio.url, key) }))))
+  const keys = await Promise.all(Array.from({ length: KEYS }, (_, n) => stage.key('mcp', n)))
+  const reads: { name: string; bytes: Buffer[] }[] = []
+  for (const [kind, made] of Object.entries(MADE)) {
+    const ids = await Promise.all(keys.map((key) => completed(studio.url, key, made)))
+    for (const [name, read] of Object.entries(READS)) reads.push({ name: `${kind}: ${name}`, bytes: keys.map((key, n) => read(key, ids[n]!)) })
+  }
   const rates = new Map<string, number[]>()
   const latencies = new Map<string, number[]>()
   const add = (map: Map<string, number[]>, name: string, value: number) => void map.set(name, [...(map.get(name) ?? []), value])
   const expected = { status: 200, end: '' }
   // The first round warms up and is not counted.
   for (let round = -1; round < rounds; round++) {
-    for (const [name, read] of Object.entries(READS)) {
-      const targets: Target[] = tasks.map(({ key, id }) => ({ url: studio.url, bytes: read(key, id) }))
+    for (const { name, bytes } of reads) {
+      const targets: Target[] = bytes.map((one) => ({ url: studio.url, bytes: one }))
       const { count, ms } = await asFastAsPossible(targets, expected, { connections: CONNECTIONS, ms: seconds * 1000 })
-      const [first, ...more] = targets.map(({ bytes }) => bytes)
-      const taken = first ? await steadily({ url: studio.url, bytes: [first, ...more] }, expected, STEADY) : []
+      const taken = await steadily({ url: studio.url, bytes: bytes as [Buffer, ...Buffer[]] }, expected, STEADY)
       if (round < 0) continue
       add(rates, name, (count * 1000) / ms)
       add(latencies, name, percentile(taken.map((one) => one.ms), 0.5))
     }
   }
   await studio.stop()
-  const rest = { rate: rates.get('REST') ?? [], ms: latencies.get('REST') ?? [] }
+  const restOf = (name: string) => `${name.split(':')[0]}: REST`
   return {
     title: `Reads of a task over REST and MCP (${CONNECTIONS} clients; latency at ${STEADY.perSecond} a second)`,
     head: ['', 'calls', 'of REST', 'by round', 'p50', 'added, p50'],
-    rows: Object.keys(READS).map((name) => {
-      const ratios = (rates.get(name) ?? []).map((rate, n) => rate / (rest.rate[n] ?? Number.NaN))
-      const added = (latencies.get(name) ?? []).map((ms, n) => ms - (rest.ms[n] ?? Number.NaN))
+    rows: reads.map(({ name }) => {
+      const [rest, ms] = [rates.get(restOf(name)) ?? [], latencies.get(restOf(name)) ?? []]
+      const ratios = (rates.get(name) ?? []).map((rate, n) => rate / (rest[n] ?? Number.NaN))
+      const added = (latencies.get(name) ?? []).map((one, n) => one - (ms[n] ?? Number.NaN))
       return [name, `${median(rates.get(name) ?? []).toFixed(0)}/s`, median(ratios).toFixed(2), spread(ratios, 2), `${median(latencies.get(name) ?? []).toFixed(2)} ms`, `${median(added).toFixed(2)} ms`]
     }),
   }
 }
 
 /** The id of a completed task. */
-async function completed(url: string, key: string): Promise<string> {
+async function completed(url: string, key: string, made: object): Promise<string> {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', prefer: 'wait=30' }
-  const { id } = (await (await fetch(`${url}/api/v1/generations`, { method: 'POST', headers, body: JSON.stringify({ kind: 'image', prompt: 'A lighthouse at dawn' }) })).json()) as { id: string }
+  const { id } = (await (await fetch(`${url}/api/v1/generations`, { method: 'POST', headers, body: JSON.stringify({ ...made, prompt: 'A lighthouse at dawn' }) })).json()) as { id: string }
   return id
 }
