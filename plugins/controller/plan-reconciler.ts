@@ -2,7 +2,7 @@
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { grantOf, type Grant } from '../../src/domain/granted-allowances.ts'
 import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits-by-namespace.ts'
-import type { Message } from '../../src/domain/messages.ts'
+import type { Message } from '../../src/domain/broker-messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { isPaused } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'

@@ -12,7 +12,7 @@ import { checkMessagesBody } from '../../src/upstream/wires/messages/message-che
 import { openModelNames, replaceAlias } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
-import { readCompaction, readRequest } from '../../src/upstream/exchange/reading.ts'
+import { readCompaction, readRequest } from '../../src/upstream/exchange/read-request.ts'
 import type { ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
 import { exchangeFor, readsBy, type CodingRouteOptions } from './coding-route.ts'
 import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'

@@ -3,7 +3,7 @@
  * subscriptions that are due, which is fair across tenants.
  */
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
-import type { Message } from '../../src/domain/messages.ts'
+import type { Message } from '../../src/domain/broker-messages.ts'
 import { claimDue, claimNamed, type Claimed, type ClaimOutcome, type ClaimRequest } from '../../src/tasks/claim-tasks.ts'
 import type { ClaimsInProgress } from '../../src/tasks/claims-in-progress.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'

@@ -1,6 +1,6 @@
 /** Messages that a worker has received and for which no claim was decided yet. Their offsets are not committed meanwhile. */
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import type { TaskReady } from '../../src/domain/messages.ts'
+import type { TaskReady } from '../../src/domain/broker-messages.ts'
 
 export type PendingMessage = { message: TaskReady; decide(): void }
 

@@ -1,6 +1,6 @@
 /** Publishes messages about tasks that workers may claim. */
 import { KINDS } from '../domain/media-generations.ts'
-import { partitionKey } from '../domain/messages.ts'
+import { partitionKey } from '../domain/broker-messages.ts'
 import { tenantOf } from '../domain/plans.ts'
 import type { ReadyTask } from '../domain/subscription/ready-tasks.ts'
 import type { Task } from '../domain/task.ts'

@@ -1,7 +1,7 @@
 /** The backends and services that the flows of a task use. */
 import type { Files } from '../backends/files/files.ts'
 import type { Store } from '../backends/store/store.ts'
-import type { Message } from '../domain/messages.ts'
+import type { Message } from '../domain/broker-messages.ts'
 import type { TaskResult } from '../domain/task.ts'
 
 export type TaskContext = {

@@ -1,6 +1,6 @@
 /** Contract of every broker. */
 import type { Broker } from '../../src/backends/broker/broker.ts'
-import { partitionKey, type Message, type TaskReady } from '../../src/domain/messages.ts'
+import { partitionKey, type Message, type TaskReady } from '../../src/domain/broker-messages.ts'
 import type { Promises } from './run-contract.ts'
 
 /** One broker as two of the processes that share it open it. */

@@ -2,7 +2,7 @@
  * The simulated broker: one of the living consumers of a kind receives each message, and another one does when its process crashes before the message was handled. With faults, messages
  * are lost, doubled, late and out of order, and forged ones are among them.
  */
-import type { Message, TaskReady } from '../../src/domain/messages.ts'
+import type { Message, TaskReady } from '../../src/domain/broker-messages.ts'
 import type { Rng } from './seeded-random.ts'
 import type { Process, Scheduler } from './scheduler.ts'
 

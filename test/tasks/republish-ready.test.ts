@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
-import { partitionKey, type Message, type TaskReady } from '../../src/domain/messages.ts'
+import { partitionKey, type Message, type TaskReady } from '../../src/domain/broker-messages.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
 import { openRepublisher } from '../../src/tasks/republish-ready.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'

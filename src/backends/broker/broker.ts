@@ -2,7 +2,7 @@
  * BACKEND: message broker between processes. A message names a task that is ready, or deliveries that are due; the store is the source of truth.
  * A message that is lost, duplicated, late or forged costs latency only, so publishing never fails and never blocks.
  */
-import type { Message } from '../../domain/messages.ts'
+import type { Message } from '../../domain/broker-messages.ts'
 import type { UsageRecord } from '../../domain/usage-records.ts'
 
 export type Broker = {

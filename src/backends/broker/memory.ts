@@ -1,6 +1,6 @@
 /** Broker within one process. */
 import { detached } from '../../tracing/tracing.ts'
-import type { Message } from '../../domain/messages.ts'
+import type { Message } from '../../domain/broker-messages.ts'
 import type { Broker, BrokerContext } from './broker.ts'
 
 type Subscriber = { received: (message: Message) => Promise<void>; paused: boolean }

@@ -1,5 +1,5 @@
 /**
- * One coding request, from its admission to its settlement: `admitted → sent → answering → ended`. Before these, `reading.ts` reads it and metering
+ * One coding request, from its admission to its settlement: `admitted → sent → answering → ended`. Before these, `read-request.ts` reads it and metering
  * admits it; after them, metering settles it. Each step is a method, called by what it waits for: the upstream, the store, the client or a timer.
  * A JSON answer and a stream differ in their writer and in what may follow a beginning alone.
  */

@@ -3,7 +3,7 @@ import type { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
 import { startThread } from '../../../src/backends/store/sqlite/database-thread.ts'
-import { UPGRADES } from '../../../src/backends/store/sqlite/verbs.ts'
+import { UPGRADES } from '../../../src/backends/store/sqlite/migrations.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 
 async function open(t: Test) {

@@ -1,7 +1,7 @@
 /** Messages as CloudEvents 1.0 in structured JSON. What was received is validated by the schema of its type; anything else is no message. */
 import { randomUUID } from 'node:crypto'
 import { Ajv } from 'ajv'
-import type { Message, TaskReady, WebhookDue } from '../../../domain/messages.ts'
+import type { Message, TaskReady, WebhookDue } from '../../../domain/broker-messages.ts'
 import taskReady from './schemas/task-ready.v1.json' with { type: 'json' }
 import webhookDue from './schemas/webhook-due.v1.json' with { type: 'json' }
 

@@ -1,7 +1,7 @@
 /** Kafka producer of one kind. Each kind has its own: a topic that is missing or forbidden would fail the sends of every kind that shared a producer. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
-import type { Message } from '../../../domain/messages.ts'
+import type { Message } from '../../../domain/broker-messages.ts'
 import { startSpan, type Attributes, type Span } from '../../../tracing/tracing.ts'
 import type { BrokerContext } from '../broker.ts'
 import { CONTENT_TYPE, encodeEvent } from './cloud-events.ts'

@@ -9,7 +9,8 @@ import { openDatabase, openToRead } from './database.ts'
 import { openRecords, type RecordRows } from './records.ts'
 import { scanning } from './scan.ts'
 import { openThreads } from './writer-and-reader.ts'
-import { openVerbs, UPGRADES, type Verbs } from './verbs.ts'
+import { UPGRADES } from './migrations.ts'
+import { openVerbs, type Verbs } from './store-verbs.ts'
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export async function openSqlite(file: string, options: StoreOptions = {}): Promise<Store> {
