@@ -20,9 +20,9 @@ const JOBS = CI ? 2 : 3
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
 const MOST_TOGETHER = 16
-/** Those that start programs and servers gain nothing by it; others look at what their process has loaded or at its one timer of deadlines, or take so long that they are run beside the rest. */
+/** Those that start programs and servers gain nothing by it; others replace the clock or look at what their process has loaded, or take so long that they are run beside the rest. */
 const ALONE =
-  /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:connections|docs|sqlite|local[^/]*)\.test\.ts$/
+  /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:connections|docs|local[^/]*|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
 /** It takes longest: at the end, the others would be over long before it. */
 const FIRST = 'test/pods/pods.test.ts'
 /** How many of the files that took longest are named. */
