@@ -24,32 +24,34 @@ export type OutputIndexes = {
   drop(event: Members): void
 }
 
+/** The upstream's indexes and ours, null for a dropped one. */
+type Numbering = { ours: Map<number, number | null>; next: number }
+
 export function openOutputIndexes(): OutputIndexes {
-  /** By the place of the holder: the upstream's indexes and ours, null for a dropped one. */
   /** Events of one place follow each other, by one template. */
   let lastUnchanged: IndexedEvent | null = null
-  const places = new Map<string, { ours: Map<number, number | null>; next: number }>()
+  /** By the place of the holder. */
+  const places = new Map<string, Numbering>()
 
   /** Each index of the event with its numbering. */
-  function* walk(
-    event: IndexedEvent,
-  ): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
+  function placesOf(event: IndexedEvent): { name: string; index: number; numbering: Numbering }[] {
+    const found: { name: string; index: number; numbering: Numbering }[] = []
     let path = ''
     for (const name of INDEXES) {
       const index = event[name]
       if (typeof index !== 'number') continue
       path += `/${name}`
-      const numbering = places.get(path) ?? { ours: new Map<number, number | null>(), next: 0 }
-      places.set(path, numbering)
-      yield { name, index, numbering }
+      const numbering = places.getOrInsertComputed(path, () => ({ ours: new Map(), next: 0 }))
+      found.push({ name, index, numbering })
       path += `/${index}`
     }
+    return found
   }
 
   return {
     renumber(event, cleaned) {
       const renumbered = { ...cleaned }
-      for (const { name, index, numbering } of walk(event)) {
+      for (const { name, index, numbering } of placesOf(event)) {
         if (!numbering.ours.has(index)) numbering.ours.set(index, numbering.next++)
         const ours = numbering.ours.get(index)
         if (ours === null) return null
@@ -59,12 +61,12 @@ export function openOutputIndexes(): OutputIndexes {
     },
     areUnchanged(event) {
       if (event === lastUnchanged) return true
-      for (const { index, numbering } of walk(event)) if (numbering.ours.get(index) !== index) return false
+      for (const { index, numbering } of placesOf(event)) if (numbering.ours.get(index) !== index) return false
       lastUnchanged = event
       return true
     },
     drop(event) {
-      const innermost = [...walk(event)].at(-1)
+      const innermost = placesOf(event).at(-1)
       if (innermost && !innermost.numbering.ours.has(innermost.index)) innermost.numbering.ours.set(innermost.index, null)
     },
   }
