@@ -82,6 +82,8 @@ const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
 /** How long an idle connection is kept: less than the 5 s after which Node's and many other servers close theirs. */
 const IDLE_MS = 4000
+/** Reason of a signal that nobody waits for any more. By default each abort makes an error with a stack. */
+const ENDED = Symbol('ended')
 
 /** Opens the egress guard. Throws a RangeError that names an invalid entry of `allow`. */
 export function openEgress(options: EgressOptions): Egress {
@@ -188,7 +190,7 @@ export function openEgress(options: EgressOptions): Egress {
       } finally {
         clearTimeout(timer)
         // Node keeps a composite signal and what listens to it, such as `unlessAborted`, for as long as none of its sources aborted.
-        deadline.abort()
+        deadline.abort(ENDED)
       }
     },
 

@@ -267,7 +267,8 @@ function unknown(cause: unknown): { failure: Unavailable } {
   return { failure: new Unavailable('store', cause) }
 }
 
-function sortedBy<One>(all: One[], order: (one: One) => string): One[] {
+/** A sorted copy. Commands that sort what they write the same way in all processes cannot deadlock. */
+export function sortedBy<One, Key extends string | number>(all: One[], order: (one: One) => Key): One[] {
   const keyed = all.map((one) => ({ one, key: order(one) }))
   return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ one }) => one)
 }

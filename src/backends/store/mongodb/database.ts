@@ -77,10 +77,15 @@ const FORMAT = 1
 /** Filter of the lists that a pass works through: what a newer program wrote is left to it, and takes no place in a page. */
 export const KNOWN = { format: { $not: { $gt: FORMAT } } }
 
+/** Whether this program knows the format of a document. */
+export function isKnown({ format = FORMAT }: { format?: number }): boolean {
+  return format <= FORMAT
+}
+
 /** A document as it was read. Throws `Busy` if a newer program wrote it in a format that this one does not know: others go on. */
 export function known<D extends { _id: unknown; format?: number }>(document: D): D {
-  const { _id, format = FORMAT } = document
-  if (format <= FORMAT) return document
+  const { _id, format } = document
+  if (isKnown(document)) return document
   const sentence = `${String(_id)} has format ${format} and this Tollgate supports none newer than ${FORMAT}: replace this process by the newer Tollgate`
   throw new Busy('store', new Error(sentence))
 }

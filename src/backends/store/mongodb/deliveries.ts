@@ -26,7 +26,7 @@ type Derived = { claimableAt: number | null }
 export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots> & Written
 
 /** Projections without derived members and slots, and also without the mark. */
-const DELIVERY_AND_WRITE = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
+export const DELIVERY_AND_WRITE = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
 export const DELIVERY = { ...DELIVERY_AND_WRITE, write: 0 } as const
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
 
@@ -40,7 +40,12 @@ export async function readMarked(
   options: { sort?: Sort; limit: number },
 ): Promise<Marked[]> {
   const found = await collection.find(filter, { projection: DELIVERY_AND_WRITE, ...options }).toArray()
-  return found.map(({ write, ...stored }) => ({ delivery: fromStored<Delivery>(stored), write: write ?? null }))
+  return found.map(marked)
+}
+
+/** Of what was read with `DELIVERY_AND_WRITE`. */
+export function marked({ write, ...stored }: Stored<Delivery> & Written): Marked {
+  return { delivery: fromStored<Delivery>(stored), write: write ?? null }
 }
 
 /** The claims of this process, by the ids of their deliveries. */

@@ -9,9 +9,9 @@ import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
-import { batchChanges } from './bulk-commands.ts'
-import { KNOWN, VERB_TIMEOUT_MS, type Database } from './database.ts'
-import { NO_SLOTS, readMarked, type Marked, type OwnClaims, type StoredDelivery } from './deliveries.ts'
+import { batchChanges, sortedBy, type Written } from './bulk-commands.ts'
+import { isKnown, KNOWN, VERB_TIMEOUT_MS, type Database, type Stored } from './database.ts'
+import { DELIVERY_AND_WRITE, marked, NO_SLOTS, readMarked, type Marked, type OwnClaims, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import { idOf, type DueDeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
 import { openSlots, type Leased, type Slots, type TakenSlots } from './delivery-slots.ts'
@@ -29,11 +29,16 @@ export const claimIndexes = {
 } satisfies Indexes
 
 type Chosen = Marked & { slots: TakenSlots }
-/** A queue with its due deliveries, earliest first. */
-type Candidates = { queue: DueDeliveryQueue; due: Marked[] }
+/** A queue with due deliveries of it, earliest first. `later`: the time of the queue after all of them were claimed. `isExact`: they were read after the queue, and are its earliest. */
+type Candidates = { queue: DueDeliveryQueue; due: Marked[]; later: number | null; isExact: boolean }
 
 /** Queues of one tenant that one pass reads. */
 const MAX_QUEUES = 16
+/** Queues that one command reads. */
+const MAX_READS = 32
+/** Deliveries that a pass reads beyond those that it may claim, of all queues together, and queues whose are remembered for later passes. */
+const MAX_AHEAD = 256
+const MAX_QUEUES_AHEAD = 32
 /** A pass that lost all its deliveries to other processes is repeated. This limit guards against an inconsistent store. */
 const MAX_PASSES = 100
 /** Claims whose `write` is remembered. */
@@ -42,6 +47,8 @@ const MAX_REMEMBERED = 10_000
 export function openClaims(database: Database, queues: DeliveryQueues, claims: OwnClaims): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
   const change = batchChanges(deliveries)
+  /** Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole backlog for each read does it less often. */
+  const ahead = new Map<string, { at: number; due: Marked[] }>()
 
   async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
@@ -54,22 +61,19 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
       full.queues.push(...empty)
       const tenants = await queues.longestDue(now, full, { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
-      const candidates = await Promise.all(
-        tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))),
-      )
+      const candidates = await candidatesOf(tenants.flat(), now, leaseUntil, (queue) => Math.min(room, capOf(caps, queue)))
       const isCut =
-        tenants.length === room ||
-        tenants.some((due) => due.length === MAX_QUEUES) ||
-        candidates.flat().some(({ due }) => due.length === room)
-      empty.push(...candidates.flat().flatMap(({ queue, due }) => (due.length === 0 ? [idOf(queue)] : [])))
-      const chosen = choose(candidates, slots, room)
+        tenants.length === room || tenants.some((due) => due.length === MAX_QUEUES) || candidates.some(({ due }) => due.length >= room)
+      empty.push(...candidates.flatMap(({ queue, due }) => (due.length === 0 ? [idOf(queue)] : [])))
+      const chosen = choose([...Map.groupBy(candidates, ({ queue }) => queue.tenant).values()], slots, room)
       const taken = await Promise.allSettled(chosen.map((one) => take(one, now, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
       claimed.push(...won)
       // Claimed deliveries must be returned, whatever else failed: the next claim meets the failure again, and corrects a queue whose time is too early.
       const failed = taken.find((one) => one.status === 'rejected')
       if (failed && claimed.length === 0) throw failed.reason
-      await Promise.all(candidates.flat().map(({ queue }) => reschedule(queue))).catch((error: unknown) => {
+      const lost = new Set(chosen.flatMap(({ delivery }) => (won.some(({ id }) => id === delivery.id) ? [] : [idOf(delivery)])))
+      await queues.move(candidates.flatMap((one) => settled(one, lost.has(idOf(one.queue))))).catch((error: unknown) => {
         if (claimed.length === 0) throw error
       })
       // Everything due was read, and what is left waits for slots.
@@ -88,10 +92,59 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     return all.filter(({ leaseUntil }) => leaseUntil > now)
   }
 
-  async function dueIn(queue: DueDeliveryQueue, now: number, limit: number): Promise<Candidates> {
-    const { tenant, host } = queue
+  /** `most`: how many of a queue may be claimed. */
+  async function candidatesOf(
+    due: DueDeliveryQueue[],
+    now: number,
+    leaseUntil: number,
+    most: (queue: DueDeliveryQueue) => number,
+  ): Promise<Candidates[]> {
+    const known = due.flatMap((queue): Candidates[] => {
+      const kept = ahead.get(idOf(queue))
+      return kept?.at === queue.at && kept.due.length >= most(queue) ? [{ queue, due: kept.due, later: queue.at, isExact: false }] : []
+    })
+    const unread = due.filter((queue) => !known.some((one) => one.queue === queue))
+    const beyond = Math.floor(MAX_AHEAD / Math.max(unread.length, 1))
+    const parts = Array.from({ length: Math.ceil(unread.length / MAX_READS) }, (_, n) => unread.slice(n * MAX_READS, (n + 1) * MAX_READS))
+    const read = parts.map((part) =>
+      readQueues(
+        part.map((queue) => ({ queue, limit: most(queue) + beyond })),
+        now,
+        leaseUntil,
+      ),
+    )
+    return [...known, ...(await Promise.all(read)).flat()]
+  }
+
+  /** The earliest deliveries of each queue, in one command. */
+  async function readQueues(asked: { queue: DueDeliveryQueue; limit: number }[], now: number, leaseUntil: number): Promise<Candidates[]> {
+    const [first = [], ...others] = asked.map(({ queue: { tenant, host }, limit }) => [
+      { $match: { tenant, host, claimableAt: { $gt: 0 } } },
+      { $sort: { claimableAt: 1 } },
+      { $limit: limit },
+      { $project: DELIVERY_AND_WRITE },
+    ])
+    const stages = [...first, ...others.map((pipeline) => ({ $unionWith: { coll: deliveries.collectionName, pipeline } }))]
+    const found = await deliveries.aggregate<Stored<Delivery> & Written & { format?: number }>(stages, { batchSize: 1000 }).toArray()
+    const byQueue = Map.groupBy(found, idOf)
+    return Promise.all(
+      asked.map(async ({ queue, limit }): Promise<Candidates> => {
+        const all = byQueue.get(idOf(queue)) ?? []
+        // They might fill the page, and the time of the queue may be theirs.
+        if (!all.every(isKnown)) return { queue, due: await readKnown(queue, now, limit), later: queue.at, isExact: false }
+        const earliest = sortedBy(all.map(marked), timeOf)
+        const due = earliest.filter((one) => timeOf(one) <= now)
+        const next = earliest[due.length]
+        const times = [...(next ? [timeOf(next)] : []), ...(due.length > 0 ? [leaseUntil] : [])]
+        const isCut = next === undefined && all.length === limit
+        return { queue, due, later: isCut ? queue.at : times.length > 0 ? Math.min(...times) : null, isExact: true }
+      }),
+    )
+  }
+
+  function readKnown({ tenant, host }: DueDeliveryQueue, now: number, limit: number): Promise<Marked[]> {
     const isDue = { tenant, host, claimableAt: { $gt: 0, $lte: now }, ...KNOWN }
-    return { queue, due: await readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit }) }
+    return readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit })
   }
 
   /** Null when another process took the delivery or one of its slots first. */
@@ -106,11 +159,16 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     return { ...delivery, ...next }
   }
 
-  /** Sets the time of a queue to that of its earliest delivery. A delivery that is added after this read changes the queue's mark, which voids the update. */
-  async function reschedule(queue: DueDeliveryQueue): Promise<void> {
-    const earliest = { tenant: queue.tenant, host: queue.host, claimableAt: { $gt: 0 } }
-    const first = await deliveries.findOne(earliest, { projection: { claimableAt: 1 }, sort: { claimableAt: 1 } })
-    await queues.move(queue, first?.claimableAt ?? null)
+  /**
+   * Remembers the due deliveries that are left, and returns the time of the queue if it changes. After remembered ones it does not: one that was added since
+   * they were read may come before those that are left. A delivery that is added after a read changes the mark of the queue, which was read before, and voids the move.
+   */
+  function settled({ queue, due: left, later, isExact }: Candidates, isLost: boolean): { queue: DueDeliveryQueue; at: number | null }[] {
+    const [first] = left
+    const at = isLost || !isExact ? queue.at : first ? timeOf(first) : later
+    ahead.delete(idOf(queue))
+    if (first && !isLost && at !== null) putNewest(ahead, idOf(queue), { at, due: left }, MAX_QUEUES_AHEAD)
+    return at === queue.at ? [] : [{ queue, at }]
   }
 
   /** One claim at a time in this process, or after a timeout: concurrent claims of one process would only compete. */
@@ -145,7 +203,11 @@ function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] 
 }
 
 /** By the time at which the first delivery of the queue became due. */
-function byTime(a: Candidates, b: Candidates): number {
-  const at = ({ due: [first] }: Candidates) => Math.max(first?.delivery.nextAttemptAt ?? 0, first?.delivery.leaseUntil ?? 0)
-  return at(a) - at(b)
+function byTime({ due: [a] }: Candidates, { due: [b] }: Candidates): number {
+  return (a ? timeOf(a) : 0) - (b ? timeOf(b) : 0)
+}
+
+/** When it is due, or its lease ends. */
+function timeOf({ delivery: { nextAttemptAt, leaseUntil } }: Marked): number {
+  return Math.max(nextAttemptAt ?? 0, leaseUntil ?? 0)
 }

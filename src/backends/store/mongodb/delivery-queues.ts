@@ -4,8 +4,9 @@
  * early, which a claim corrects, but is never too late for longer than a lease. The collection is named `lanes`.
  */
 import { randomUUID } from 'node:crypto'
-import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
+import { createBatcher } from '../../../concurrency/batching.ts'
 import type { Delivery } from '../../../domain/task.ts'
+import { sortedBy } from './bulk-commands.ts'
 import { add, type Database } from './database.ts'
 import type { Slots } from './delivery-slots.ts'
 import type { Indexes } from './indexes.ts'
@@ -39,8 +40,8 @@ export type DeliveryQueues = {
    * tenants and queues. `max`: the number of tenants, and of queues per tenant.
    */
   longestDue(now: number, full: ReturnType<Slots['full']>, max: { tenants: number; queues: number }): Promise<DueDeliveryQueue[][]>
-  /** Sets the time of a queue to `at`, or deletes it when that is null, unless the queue changed since it was read. */
-  move(queue: DueDeliveryQueue, at: number | null): Promise<void>
+  /** Sets the time of each queue to `at`, or deletes it when that is null, unless the queue changed since it was read. */
+  move(queues: { queue: DueDeliveryQueue; at: number | null }[]): Promise<void>
 }
 
 export function openDeliveryQueues(database: Database): DeliveryQueues {
@@ -59,15 +60,14 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
   const scheduled = createBatcher<DeliveryQueue & { at: number }, void>({
     backend: 'store',
     async send(asked) {
-      const byQueue = Map.groupBy(asked, idOf)
-      const done = new Map(
-        await Promise.all(
-          [...byQueue].map(
-            async ([id, all]) => [id, await outcomeOf(scheduleAt(all[0] as DeliveryQueue, Math.min(...all.map(({ at }) => at))))] as const,
-          ),
-        ),
-      )
-      return asked.map((one) => done.get(idOf(one)) ?? { answer: undefined })
+      const earliest = new Map(sortedBy(asked, ({ at }) => -at).map((one) => [idOf(one), one]))
+      const updates = sortedBy([...earliest], ([_id]) => _id).map(([_id, { at }]) => ({
+        updateOne: { filter: { _id }, update: { $min: { at }, $set: { mark: randomUUID() } } },
+      }))
+      const { matchedCount } = await queues.bulkWrite(updates, { ordered: false })
+      // Some are missing. The others may be scheduled again.
+      if (matchedCount < updates.length) await Promise.all([...earliest.values()].map((queue) => scheduleAt(queue, queue.at)))
+      return asked.map(() => ({ answer: undefined }))
     },
     idOf,
     shares: true,
@@ -101,17 +101,12 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
         .toArray()
       return found.map((tenant) => tenant.queues)
     },
-    async move(queue, at) {
-      const unchanged = { _id: idOf(queue), mark: queue.mark }
-      if (at === null) await queues.deleteOne(unchanged)
-      else await queues.updateOne(unchanged, { $set: { at, mark: randomUUID() } })
+    async move(moved) {
+      const writes = sortedBy(moved, ({ queue }) => idOf(queue)).map(({ queue, at }) => {
+        const filter = { _id: idOf(queue), mark: queue.mark }
+        return at === null ? { deleteOne: { filter } } : { updateOne: { filter, update: { $set: { at, mark: randomUUID() } } } }
+      })
+      if (writes.length > 0) await queues.bulkWrite(writes, { ordered: false })
     },
   }
-}
-
-function outcomeOf(work: Promise<void>): Promise<BatchOutcome<void>> {
-  return work.then(
-    (answer) => ({ answer }),
-    (failure: unknown) => ({ failure }),
-  )
 }

@@ -41,6 +41,8 @@ export function openSlots(leased: Leased[], caps: DeliveryCaps): Slots {
 function numbered(nameOf: (queue: DeliveryQueue) => string, max: (queue: DeliveryQueue) => number) {
   const held = new Map<string, Set<string>>()
   const full = new Set<string>()
+  /** No lower number is free. */
+  const lowest = new Map<string, number>()
   const isFree = (queue: DeliveryQueue) => !full.has(nameOf(queue))
 
   function hold(queue: DeliveryQueue, slot: string | undefined): void {
@@ -52,8 +54,9 @@ function numbered(nameOf: (queue: DeliveryQueue) => string, max: (queue: Deliver
 
   function take(queue: DeliveryQueue): string {
     const name = nameOf(queue)
-    let n = 0
+    let n = lowest.get(name) ?? 0
     while (held.get(name)?.has(`${name} ${n}`)) n++
+    lowest.set(name, n + 1)
     hold(queue, `${name} ${n}`)
     return `${name} ${n}`
   }
