@@ -110,6 +110,23 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(new Set(ids).size, 60)
   },
 
+  'deliveries that another process adds or claims between two claims are claimed once, the earliest first': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const timesOf = (claimed: Delivery[]) => claimed.map(({ nextAttemptAt }) => nextAttemptAt! - T0)
+    await relayed(store, [10, 20, 30, 40].map((at, i) => delivery(i, { nextAttemptAt: T0 + at })))
+    t.same(timesOf(await claim(store, T0 + 50, { limit: 1 })), [10])
+    await relayed(other, [5, 35].map((at, i) => delivery(10 + i, { nextAttemptAt: T0 + at })))
+    t.same(timesOf(await claim(store, T0 + 50, { limit: 1 })), [5])
+    t.same(timesOf(await claim(other, T0 + 50, { limit: 1 })), [20])
+    t.same(timesOf(await claim(store, T0 + 50)), [30, 35, 40])
+
+    await relayed(store, [0, 1, 2, 3, 4, 5].map((i) => delivery(20 + i, { host: 'same.example' })))
+    const claims = [await claim(store, T0, { limit: 2 }), await claim(other, T0, { limit: 2 }), await claim(store)]
+    t.same(claims.map(({ length }) => length), [2, 2, 2])
+    t.equal(new Set(claims.flat().map(({ id }) => id)).size, 6)
+    t.equal((await claim(other, T0 + 50 + LEASE_MS)).length, 12, 'no queue was forgotten')
+  },
+
   'concurrent claims keep the caps per receiver and tenant, and expired leases do not count': async (t, place) => {
     const handles = [await place.open(), await place.open(), await place.open()]
     await relayed(handles[0]!, Array.from({ length: 60 }, (_, i) => delivery(i, { host: `h${i % 4}.example`, tenant: `t${i % 3}` })))

@@ -63,7 +63,9 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
       if (tenants.length === 0) break
       const candidates = await candidatesOf(tenants.flat(), now, leaseUntil, (queue) => Math.min(room, capOf(caps, queue)))
       const isCut =
-        tenants.length === room || tenants.some((due) => due.length === MAX_QUEUES) || candidates.some(({ due }) => due.length >= room)
+        tenants.length === room ||
+        tenants.some((due) => due.length === MAX_QUEUES) ||
+        candidates.some(({ queue, due }) => due.length >= room && capOf(caps, queue) >= room)
       empty.push(...candidates.flatMap(({ queue, due }) => (due.length === 0 ? [idOf(queue)] : [])))
       const chosen = choose([...Map.groupBy(candidates, ({ queue }) => queue.tenant).values()], slots, room)
       const taken = await Promise.allSettled(chosen.map((one) => take(one, now, leaseUntil)))
@@ -101,6 +103,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
   ): Promise<Candidates[]> {
     const known = due.flatMap((queue): Candidates[] => {
       const kept = ahead.get(idOf(queue))
+      ahead.delete(idOf(queue))
       return kept?.at === queue.at && kept.due.length >= most(queue) ? [{ queue, due: kept.due, later: queue.at, isExact: false }] : []
     })
     const unread = due.filter((queue) => !known.some((one) => one.queue === queue))
@@ -166,7 +169,6 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
   function settled({ queue, due: left, later, isExact }: Candidates, isLost: boolean): { queue: DueDeliveryQueue; at: number | null }[] {
     const [first] = left
     const at = isLost || !isExact ? queue.at : first ? timeOf(first) : later
-    ahead.delete(idOf(queue))
     if (first && !isLost && at !== null) putNewest(ahead, idOf(queue), { at, due: left }, MAX_QUEUES_AHEAD)
     return at === queue.at ? [] : [{ queue, at }]
   }
