@@ -27,7 +27,7 @@ const ALONE =
 const FIRST = 'test/pods/pods.test.ts'
 /** How many of the files that took longest are named. */
 const SLOWEST = 10
-/** After which a file that hangs is stopped and counted as failed. */
+/** After which a process whose files hang or take too long is stopped, and those without an end are counted as failed. */
 const TIMEOUT_S = 1200
 
 /** Diagnostics of tap that are redundant or printed verbatim. */
@@ -118,6 +118,8 @@ async function runTogether(files: string[], env: Record<string, string>, stopped
     env: { NODE_COMPILE_CACHE: COMPILED, ...process.env, ...env, TAP: '1', TAP_TIMEOUT: String(TIMEOUT_S) },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
+  // A child that is gone before it has read them has run none.
+  child.stdin.on('error', () => {})
   child.stdin.end(files.join('\n'))
   // tap ends a file that takes too long; this ends one whose tap hangs.
   const hung = setTimeout(() => child.kill('SIGKILL'), (TIMEOUT_S + 30) * 1000)
@@ -128,8 +130,8 @@ async function runTogether(files: string[], env: Record<string, string>, stopped
   const [exitCode, signal] = (await once(child, 'close')) as [number | null, string | null]
   clearTimeout(hung)
   stopped.removeEventListener('abort', stop)
-  // Header, plan and comments are those of the process; so are the numbers. A file without tests fails.
-  const tap = printed
+  // Header, plan and comments are those of the process; so are the numbers. A file without tests fails. What follows begins a line, also after a process that was killed.
+  const tap = `${printed}\n`
     .replaceAll(/^(?:TAP version 14|1\.\.\d.*|# (?!Subtest: ).*)\n/gm, '')
     .replaceAll(/^((?:not )?ok) \d+/gm, '$1')
     .replaceAll(/^( {4}1\.\.0.*\n)ok/gm, '$1not ok')

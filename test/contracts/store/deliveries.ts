@@ -121,8 +121,11 @@ export const deliveryPromises: Promises<Place> = {
     t.same(timesOf(await claim(store, T0 + 50)), [30, 35, 40])
 
     await relayed(store, [0, 1, 2, 3, 4, 5].map((i) => delivery(20 + i, { host: 'same.example' })))
-    const claims = [await claim(store, T0, { limit: 2 }), await claim(other, T0, { limit: 2 }), await claim(store)]
-    t.same(claims.map(({ length }) => length), [2, 2, 2])
+    const claims: Delivery[][] = []
+    // What one process read beyond its claim, the other has taken when it gets there.
+    for (const process of [store, store, other, store, other]) claims.push(await claim(process, T0, { limit: 1 }))
+    claims.push(await claim(store))
+    t.same(claims.map(({ length }) => length), [1, 1, 1, 1, 1, 1])
     t.equal(new Set(claims.flat().map(({ id }) => id)).size, 6)
     t.equal((await claim(other, T0 + 50 + LEASE_MS)).length, 12, 'no queue was forgotten')
   },

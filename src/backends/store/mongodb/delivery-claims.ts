@@ -36,8 +36,9 @@ type Candidates = { queue: DueDeliveryQueue; due: Marked[]; later: number | null
 const MAX_QUEUES = 16
 /** Queues that one command reads. */
 const MAX_READS = 32
-/** Deliveries that a pass reads beyond those that it may claim, of all queues together, and queues whose are remembered for later passes. */
+/** Deliveries that a pass reads beyond those that it may claim, of all queues together. */
 const MAX_AHEAD = 256
+/** Queues whose deliveries are remembered for later passes. */
 const MAX_QUEUES_AHEAD = 32
 /** A pass that lost all its deliveries to other processes is repeated. This limit guards against an inconsistent store. */
 const MAX_PASSES = 100
@@ -47,7 +48,10 @@ const MAX_REMEMBERED = 10_000
 export function openClaims(database: Database, queues: DeliveryQueues, claims: OwnClaims): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
   const change = batchChanges(deliveries)
-  /** Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole backlog for each read does it less often. */
+  /**
+   * Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole backlog for each read does it less often.
+   * More are read of a queue only where the list of its last pass was still valid: it has a backlog, and no other process works on it.
+   */
   const ahead = new Map<string, { at: number; due: Marked[] }>()
 
   async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
@@ -101,17 +105,19 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     leaseUntil: number,
     most: (queue: DueDeliveryQueue) => number,
   ): Promise<Candidates[]> {
-    const known = due.flatMap((queue): Candidates[] => {
+    const valid = due.flatMap((queue) => {
       const kept = ahead.get(idOf(queue))
       ahead.delete(idOf(queue))
-      return kept?.at === queue.at && kept.due.length >= most(queue) ? [{ queue, due: kept.due, later: queue.at, isExact: false }] : []
+      return kept?.at === queue.at ? [{ queue, due: kept.due, later: queue.at, isExact: false }] : []
     })
+    const known = valid.filter((one) => one.due.length >= most(one.queue))
     const unread = due.filter((queue) => !known.some((one) => one.queue === queue))
-    const beyond = Math.floor(MAX_AHEAD / Math.max(unread.length, 1))
+    const limitOf = (queue: DueDeliveryQueue) =>
+      most(queue) + (valid.some((one) => one.queue === queue) ? Math.max(1, Math.floor(MAX_AHEAD / due.length)) : 1)
     const parts = Array.from({ length: Math.ceil(unread.length / MAX_READS) }, (_, n) => unread.slice(n * MAX_READS, (n + 1) * MAX_READS))
     const read = parts.map((part) =>
       readQueues(
-        part.map((queue) => ({ queue, limit: most(queue) + beyond })),
+        part.map((queue) => ({ queue, limit: limitOf(queue) })),
         now,
         leaseUntil,
       ),
@@ -133,8 +139,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     return Promise.all(
       asked.map(async ({ queue, limit }): Promise<Candidates> => {
         const all = byQueue.get(idOf(queue)) ?? []
-        // They might fill the page, and the time of the queue may be theirs.
-        if (!all.every(isKnown)) return { queue, due: await readKnown(queue, now, limit), later: queue.at, isExact: false }
+        if (!all.every(isKnown)) return beyondNewer(queue, now, limit)
         const earliest = sortedBy(all.map(marked), timeOf)
         const due = earliest.filter((one) => timeOf(one) <= now)
         const next = earliest[due.length]
@@ -145,9 +150,15 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     )
   }
 
-  function readKnown({ tenant, host }: DueDeliveryQueue, now: number, limit: number): Promise<Marked[]> {
+  /** Of a queue with documents of a newer program, which might fill the page. The time of the queue may be theirs. */
+  async function beyondNewer(queue: DueDeliveryQueue, now: number, limit: number): Promise<Candidates> {
+    const { tenant, host } = queue
     const isDue = { tenant, host, claimableAt: { $gt: 0, $lte: now }, ...KNOWN }
-    return readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit })
+    const due = await readMarked(deliveries, isDue, { sort: { claimableAt: 1 }, limit })
+    if (due.length > 0) return { queue, due, later: queue.at, isExact: false }
+    const waiting = { tenant, host, claimableAt: { $gt: 0 } }
+    const first = await deliveries.findOne(waiting, { projection: { claimableAt: 1 }, sort: { claimableAt: 1 } })
+    return { queue, due, later: first?.claimableAt ?? null, isExact: true }
   }
 
   /** Null when another process took the delivery or one of its slots first. */

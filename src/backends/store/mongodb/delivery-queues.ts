@@ -4,7 +4,8 @@
  * early, which a claim corrects, but is never too late for longer than a lease. The collection is named `lanes`.
  */
 import { randomUUID } from 'node:crypto'
-import { createBatcher } from '../../../concurrency/batching.ts'
+import type { AnyBulkWriteOperation } from 'mongodb'
+import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import { sortedBy } from './bulk-commands.ts'
 import { add, type Database } from './database.ts'
@@ -56,6 +57,11 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     }
   }
 
+  async function matchesAll(updates: AnyBulkWriteOperation<StoredQueue>[]): Promise<boolean> {
+    const { matchedCount } = await queues.bulkWrite(updates, { ordered: false })
+    return matchedCount === updates.length
+  }
+
   /** The ends of many tasks of one tenant would write its queue one after the other. */
   const scheduled = createBatcher<DeliveryQueue & { at: number }, void>({
     backend: 'store',
@@ -64,10 +70,12 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
       const updates = sortedBy([...earliest], ([_id]) => _id).map(([_id, { at }]) => ({
         updateOne: { filter: { _id }, update: { $min: { at }, $set: { mark: randomUUID() } } },
       }))
-      const { matchedCount } = await queues.bulkWrite(updates, { ordered: false })
-      // Some are missing. The others may be scheduled again.
-      if (matchedCount < updates.length) await Promise.all([...earliest.values()].map((queue) => scheduleAt(queue, queue.at)))
-      return asked.map(() => ({ answer: undefined }))
+      const isDone = updates.length > 1 && (await matchesAll(updates).catch(() => false))
+      if (isDone) return asked.map(() => ({ answer: undefined }))
+      // Some are missing, or failed. The others may be scheduled again.
+      const each = [...earliest].map(async ([id, queue]) => [id, await outcomeOf(scheduleAt(queue, queue.at))] as const)
+      const outcomes = new Map(await Promise.all(each))
+      return asked.map((one) => outcomes.get(idOf(one)) ?? { answer: undefined })
     },
     idOf,
     shares: true,
@@ -106,7 +114,14 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
         const filter = { _id: idOf(queue), mark: queue.mark }
         return at === null ? { deleteOne: { filter } } : { updateOne: { filter, update: { $set: { at, mark: randomUUID() } } } }
       })
-      if (writes.length > 0) await queues.bulkWrite(writes, { ordered: false })
+      for (let n = 0; n < writes.length; n += MAX_WRITES) await queues.bulkWrite(writes.slice(n, n + MAX_WRITES), { ordered: false })
     },
   }
+}
+
+function outcomeOf(work: Promise<void>): Promise<BatchOutcome<void>> {
+  return work.then(
+    (answer) => ({ answer }),
+    (failure: unknown) => ({ failure }),
+  )
 }
