@@ -50,7 +50,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
   const change = batchChanges(deliveries)
   /**
    * Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole backlog for each read does it less often.
-   * More are read of a queue only where the list of its last pass was still valid: it has a backlog, and no other process works on it.
+   * More are read of a queue only where a pass has left some and no other process works on it.
    */
   const ahead = new Map<string, { at: number; due: Marked[] }>()
 
@@ -105,15 +105,17 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     leaseUntil: number,
     most: (queue: DueDeliveryQueue) => number,
   ): Promise<Candidates[]> {
-    const valid = due.flatMap((queue) => {
-      const kept = ahead.get(idOf(queue))
+    const kept = due.flatMap((queue) => {
+      const one = ahead.get(idOf(queue))
       ahead.delete(idOf(queue))
-      return kept?.at === queue.at ? [{ queue, due: kept.due, later: queue.at, isExact: false }] : []
+      return one ? [{ queue, ...one }] : []
     })
-    const known = valid.filter((one) => one.due.length >= most(one.queue))
+    const valid = kept.filter((one) => one.at === one.queue.at && one.due.length >= most(one.queue))
+    const known = valid.map(({ queue, due }): Candidates => ({ queue, due, later: queue.at, isExact: false }))
     const unread = due.filter((queue) => !known.some((one) => one.queue === queue))
-    const limitOf = (queue: DueDeliveryQueue) =>
-      most(queue) + (valid.some((one) => one.queue === queue) ? Math.max(1, Math.floor(MAX_AHEAD / due.length)) : 1)
+    // Another process would have moved the time on. It is earlier where a delivery was added meanwhile.
+    const isOurs = (queue: DueDeliveryQueue) => kept.some((one) => one.queue === queue && queue.at <= one.at)
+    const limitOf = (queue: DueDeliveryQueue) => most(queue) + (isOurs(queue) ? Math.max(1, Math.floor(MAX_AHEAD / due.length)) : 1)
     const parts = Array.from({ length: Math.ceil(unread.length / MAX_READS) }, (_, n) => unread.slice(n * MAX_READS, (n + 1) * MAX_READS))
     const read = parts.map((part) =>
       readQueues(
