@@ -230,7 +230,7 @@ type Outcome = { matched: number; failed: Map<number, Failed> }
  * Sends all operations in one unordered command, and retries the deadlock victims: one of the transactions in a deadlock always succeeds.
  * `failed`, by index: the operations that the server reports as failed. Throws when the outcome is unknown.
  */
-async function writeAll<D extends Document>(
+export async function writeAll<D extends Document>(
   collection: Collection<D>,
   operations: AnyBulkWriteOperation<D>[],
   tries = MAX_TRIES,

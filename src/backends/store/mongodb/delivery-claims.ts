@@ -29,7 +29,10 @@ export const claimIndexes = {
 } satisfies Indexes
 
 type Chosen = Marked & { slots: TakenSlots }
-/** A queue with due deliveries of it, earliest first. `later`: the time of the queue after all of them were claimed. `isExact`: they were read after the queue, and are its earliest. */
+/**
+ * A queue with due deliveries of it, earliest first. `later`: the time of the queue after all of them were claimed.
+ * `isExact`: they were read after the queue, and are its earliest.
+ */
 type Candidates = { queue: DueDeliveryQueue; due: Marked[]; later: number | null; isExact: boolean }
 
 /** Queues of one tenant that one pass reads. */
@@ -49,7 +52,8 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
   const deliveries = database.collection<StoredDelivery>('deliveries')
   const change = batchChanges(deliveries)
   /**
-   * Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole backlog for each read does it less often.
+   * Due deliveries that were read and not claimed, by the ids of queues whose time was `at` then. A server that sorts a whole
+   * backlog for each read does it less often.
    * More are read of a queue only where a pass has left some and no other process works on it.
    */
   const ahead = new Map<string, { at: number; due: Marked[] }>()
@@ -176,8 +180,9 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
   }
 
   /**
-   * Remembers the due deliveries that are left, and returns the time of the queue if it changes. After remembered ones it does not: one that was added since
-   * they were read may come before those that are left. A delivery that is added after a read changes the mark of the queue, which was read before, and voids the move.
+   * Remembers the due deliveries that are left, and returns the time of the queue if it changes. After remembered ones it does not:
+   * one that was added since they were read may come before those that are left. A delivery that is added after a read changes the
+   * mark of the queue, which was read before, and voids the move.
    */
   function settled({ queue, due: left, later, isExact }: Candidates, isLost: boolean): { queue: DueDeliveryQueue; at: number | null }[] {
     const [first] = left

@@ -4,10 +4,9 @@
  * early, which a claim corrects, but is never too late for longer than a lease. The collection is named `lanes`.
  */
 import { randomUUID } from 'node:crypto'
-import type { AnyBulkWriteOperation } from 'mongodb'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 import type { Delivery } from '../../../domain/task.ts'
-import { sortedBy } from './bulk-commands.ts'
+import { sortedBy, writeAll } from './bulk-commands.ts'
 import { add, type Database } from './database.ts'
 import type { Slots } from './delivery-slots.ts'
 import type { Indexes } from './indexes.ts'
@@ -57,11 +56,6 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     }
   }
 
-  async function matchesAll(updates: AnyBulkWriteOperation<StoredQueue>[]): Promise<boolean> {
-    const { matchedCount } = await queues.bulkWrite(updates, { ordered: false })
-    return matchedCount === updates.length
-  }
-
   /** The ends of many tasks of one tenant would write its queue one after the other. */
   const scheduled = createBatcher<DeliveryQueue & { at: number }, void>({
     backend: 'store',
@@ -70,8 +64,8 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
       const updates = sortedBy([...earliest], ([_id]) => _id).map(([_id, { at }]) => ({
         updateOne: { filter: { _id }, update: { $min: { at }, $set: { mark: randomUUID() } } },
       }))
-      const isDone = updates.length > 1 && (await matchesAll(updates).catch(() => false))
-      if (isDone) return asked.map(() => ({ answer: undefined }))
+      const written = updates.length > 1 ? await writeAll(queues, updates).catch(() => null) : null
+      if (written?.matched === updates.length) return asked.map(() => ({ answer: undefined }))
       // Some are missing, or failed. The others may be scheduled again.
       const each = [...earliest].map(async ([id, queue]) => [id, await outcomeOf(scheduleAt(queue, queue.at))] as const)
       const outcomes = new Map(await Promise.all(each))
