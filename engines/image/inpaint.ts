@@ -2,7 +2,7 @@
  * `inpaint`: replaces what a mask marks by what is around it, as if it had never been there, by the operator's model or by a classical method. Neither
  * can make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
  */
-import { complete } from './completion.ts'
+import { complete } from './patch-fill.ts'
 import { checkSize, decode, encode } from './codec.ts'
 import { readMask } from './mask.ts'
 import type { InpaintModel } from './models.ts'

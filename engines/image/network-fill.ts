@@ -1,5 +1,5 @@
 /** Fills a hole in a picture by a network of the operator's, such as LaMa. For child processes only. */
-import { partAround } from './completion.ts'
+import { partAround } from './patch-fill.ts'
 import { resize, resizePlane, type Image } from './codec.ts'
 import type { InpaintModel } from './models.ts'
 import { openNetwork, sideOf, type Network, type Planes, type Port } from './network.ts'

@@ -5,7 +5,7 @@
 import { invalid } from '../wires/coding-request-validation.ts'
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
-import { holderOfEntries, rebuiltEntries } from './block-entries.ts'
+import { holderOfEntries, rebuiltEntries } from './citations-and-tool-results.ts'
 import { isClientTool, plainMembers } from './hosted-tools.ts'
 import { lists } from './request-policy.ts'
 
