@@ -10,7 +10,7 @@ import { keyStoreUnavailable } from '../../src/domain/reconcile/reconcile-api-ke
 import { planStoreUnavailable } from '../../src/domain/reconcile/reconcile-plan.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
 import { runDeletedKeyPass, runKeyPass, type KeyContext } from './api-key-reconciler.ts'
-import { openPlanKeyIndex } from './keys-by-plan.ts'
+import { openPlanKeyIndex } from './api-key-index.ts'
 import { runPlanPass, type PlanContext } from './plan-reconciler.ts'
 import type { Priority, Queue } from './work-queue.ts'
 

@@ -3,7 +3,7 @@ import type { Store } from '../backends/store/store.ts'
 import type { CodingRequest, RequestPosition } from '../domain/coding-requests.ts'
 import { holdOf } from '../domain/subscription/holds.ts'
 import { resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
-import { readAll } from '../verify/read-all.ts'
+import { readAll } from '../verify/paged-reads.ts'
 
 /** Times are epoch milliseconds, money is micro-units. */
 export type TaskStory = Pick<

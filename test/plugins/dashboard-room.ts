@@ -1,7 +1,7 @@
 /** Test fixture: a studio whose Media API is registered a second time behind sessions of the dashboard. */
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
-import { roomRoutes, type RoomOptions } from '../../plugins/dashboard/room-routes.ts'
+import { roomRoutes, type RoomOptions } from '../../plugins/dashboard/ai-room-routes.ts'
 import media from '../../plugins/media/media.ts'
 import requestBody from '../../plugins/request-body/request-body.ts'
 import taskWatch from '../../plugins/task-watch/task-watch.ts'

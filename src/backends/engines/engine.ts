@@ -8,7 +8,7 @@ import type { Amounts, GenerationOption, GenerationRequest, Limits } from '../..
 import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
-import type { Outside } from './provider/dependencies.ts'
+import type { Outside } from './provider/environment.ts'
 import { EMPTY, fieldRefused, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest

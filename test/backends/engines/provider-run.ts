@@ -2,7 +2,7 @@
 import { tmpdir } from 'node:os'
 import { openEgress } from '../../../src/egress/egress.ts'
 import type { Made, NotMade, Input, Run } from '../../../src/backends/engines/engine.ts'
-import type { Outside } from '../../../src/backends/engines/provider/dependencies.ts'
+import type { Outside } from '../../../src/backends/engines/provider/environment.ts'
 import { contentTypeOf } from '../../../src/domain/media-info.ts'
 
 export type FakeOutside = Outside & {

@@ -9,7 +9,7 @@ import { openConnectionState, type ConnectionState } from './connection-warnings
 import { openBackoff } from './backoff.ts'
 import type { Message } from '../../../domain/broker-messages.ts'
 import { startSpan } from '../../../tracing/tracing.ts'
-import { decodeEvent } from './cloud-events.ts'
+import { decodeEvent } from './cloud-event-schemas.ts'
 import { openOffsets } from './offsets.ts'
 import { messaging, type KafkaContext } from './producer.ts'
 import { ensureTopic } from './topic.ts'

@@ -1,7 +1,7 @@
 /** Pictures: `images/generations`, and `images/edits` with or without a mask. Both answer with the picture itself; there is no job that could be resumed. */
 import type { GenerationRequest, Limits } from '../../../domain/media-generations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
-import { jsonBody, type Api, type Body } from '../provider/api.ts'
+import { jsonBody, type Api, type Body } from '../provider/api-requests.ts'
 import { contentOf } from '../provider/content.ts'
 import type { OperationRequest } from '../../../domain/media-operations.ts'
 import { failureOf, faulty, isGood } from '../provider/failure.ts'

@@ -1,9 +1,9 @@
 /** The engine `openai`: media by the OpenAI API, from the vendor or from any server that speaks it. */
 import { Type } from 'typebox'
 import { notMade, type OpenEngine } from '../engine.ts'
-import { openApi } from '../provider/api.ts'
+import { openApi } from '../provider/api-requests.ts'
 import { hasSharp } from '../provider/mask.ts'
-import type { Outside } from '../provider/dependencies.ts'
+import type { Outside } from '../provider/environment.ts'
 import type { Order } from '../provider/ordered-request.ts'
 import { offersOf, providedEngine } from '../provider/provided-engine.ts'
 import { openResults } from '../provider/result.ts'

@@ -4,7 +4,7 @@
  */
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import type { Made, NotMade, Run } from '../engine.ts'
-import { jsonBody } from '../provider/api.ts'
+import { jsonBody } from '../provider/api-requests.ts'
 import type { Order } from '../provider/ordered-request.ts'
 import { measured, type Results } from '../provider/result.ts'
 import { complaintOf } from './error-codes.ts'

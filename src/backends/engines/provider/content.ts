@@ -8,7 +8,7 @@ import { unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { promisify } from 'node:util'
-import { TooLarge } from './api.ts'
+import { TooLarge } from './api-requests.ts'
 
 export type Content = {
   bytes: number

@@ -1,7 +1,7 @@
 /** From an answer of a provider to the failure of a task. The words of the provider go into the cause, which only the operator's log has; never the key. */
 import type { TaskErrorCode } from '../../../domain/task.ts'
 import { notMade, type NotMade } from '../engine.ts'
-import type { Answer } from './api.ts'
+import type { Answer } from './api-requests.ts'
 
 /** Why a run at a provider failed, for the operator. */
 export class ProviderError extends Error {

@@ -1,8 +1,8 @@
 /** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
 import { notMade, type NotMade, type Run } from '../engine.ts'
-import type { Answer } from './api.ts'
+import type { Answer } from './api-requests.ts'
 import { failureOf, faulty, type Complaint } from './failure.ts'
-import type { Outside } from './dependencies.ts'
+import type { Outside } from './environment.ts'
 
 /** The status of a job after a poll. `NotMade`: the job has failed. */
 export type JobStatus<T> =

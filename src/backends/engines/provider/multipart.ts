@@ -1,6 +1,6 @@
 /** multipart/form-data (RFC 7578) of known length, that can be sent more than once without being held as a whole. */
 import { randomUUID } from 'node:crypto'
-import type { Body } from './api.ts'
+import type { Body } from './api-requests.ts'
 
 export type Part =
   | { name: string; value: string }

@@ -1,7 +1,7 @@
 /** The engine of a provider: a run ends as soon as it is aborted, and `close` waits for the work that its runs have left. */
 import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
-import type { Api } from './api.ts'
+import type { Api } from './api-requests.ts'
 import { faulty } from './failure.ts'
 import { orderedRequest, type Order } from './ordered-request.ts'
 

@@ -2,7 +2,7 @@
 import { Type, type Static, type TObject } from 'typebox'
 import { isHeaderField, RESERVED_HEADERS } from '../../../http/header-fields.ts'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
-import type { Outside } from './dependencies.ts'
+import type { Outside } from './environment.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const milliseconds = (fallback: number, description: string) =>

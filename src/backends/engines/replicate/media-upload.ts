@@ -1,6 +1,6 @@
 /** Uploads of inputs: small ones within the request as data URLs, larger ones through the files API, as the vendor documents. */
 import type { NotMade, Input } from '../engine.ts'
-import type { Api } from '../provider/api.ts'
+import type { Api } from '../provider/api-requests.ts'
 import { failureOf, isGood } from '../provider/failure.ts'
 import { bytesOf } from '../provider/mask.ts'
 import { multipart } from '../provider/multipart.ts'
