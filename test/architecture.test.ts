@@ -57,7 +57,7 @@ function roomOf(file: string): Room {
 const INTERFACE_FILES = new Set([
   'src/backends/store/store.ts',
   'src/backends/store/task-store.ts',
-  'src/backends/store/change-options.ts',
+  'src/backends/store/record-change-options.ts',
   'src/backends/store/group-commit.ts',
   'src/backends/store/record-lease.ts',
   'src/backends/store/queued-command.ts',

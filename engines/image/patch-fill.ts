@@ -3,7 +3,7 @@
  * of Video, 2007). It continues textures and lines; it knows nothing of what is in the picture and invents nothing.
  */
 import { bleed } from './bleed.ts'
-import { fillByExemplars } from './exemplar.ts'
+import { fillByExemplars } from './exemplar-fill.ts'
 import { anyMatches, finerMatches, measure, meetsRim, patchesOf, RADIUS, search, vote, type Matches, type Picture } from './patch-match.ts'
 import { removeSeams } from './seamless.ts'
 

@@ -1,6 +1,6 @@
 /** Runs the reconcile passes of both queues and enqueues what depends on a change: the keys of a plan, the plan of a key, keys waiting for room in maxKeys. */
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
-import { inTurn } from '../../src/concurrency/in-turn.ts'
+import { inTurn } from '../../src/concurrency/serial-by-name.ts'
 import { limitsTogether } from '../../src/domain/plan-limits-by-namespace.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { expiryOf } from '../../src/domain/reconcile/not-ready-reasons.ts'

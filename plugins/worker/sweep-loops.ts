@@ -9,7 +9,7 @@ import { LATE_WRITE_MS, type OpenTasks } from '../../src/backends/store/task-sto
 import { openRepublisher } from '../../src/tasks/republish-ready.ts'
 import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import type { SweepTurns } from '../../src/tasks/due-lists.ts'
+import type { SweepTurns } from '../../src/tasks/due-tasks.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import { allOf } from '../../src/tasks/sweep-pass.ts'
 import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'

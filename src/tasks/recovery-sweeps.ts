@@ -5,7 +5,7 @@ import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, TASK_ERRORS, taskLogFields, type Task, type TaskErrorCode, type TaskGuard } from '../domain/task.ts'
-import { eachDue, type SweepTurns } from './due-lists.ts'
+import { eachDue, type SweepTurns } from './due-tasks.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
@@ -52,7 +52,7 @@ export type SweepOptions = {
 
 const DEFAULTS: SweepOptions = { graceMs: () => null, queueMs: Infinity, isServed: () => true }
 
-/** One pass over the tasks that are due, in bounded batches and by tenant in turn (`due-lists.ts`); the rest is due again at the next pass, which gets the same `turns`. */
+/** One pass over the tasks that are due, in bounded batches and by tenant in turn (`due-tasks.ts`); the rest is due again at the next pass, which gets the same `turns`. */
 export async function sweepTasks(context: TaskContext, options: SweepOptions = DEFAULTS, turns: SweepTurns = new Map()): Promise<Swept> {
   const swept = nothing()
   await eachDue(context, turns, async (tasks) => {

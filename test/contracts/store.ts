@@ -1,5 +1,5 @@
 /** Contract of every store. */
-import type { ChangeOptions } from '../../src/backends/store/change-options.ts'
+import type { ChangeOptions } from '../../src/backends/store/record-change-options.ts'
 import type { Store, StoreOptions } from '../../src/backends/store/store.ts'
 import type { Promises } from './run-contract.ts'
 import { changePromises } from './store/subscription-changes.ts'

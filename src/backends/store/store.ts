@@ -11,7 +11,7 @@ import type { Answer, Command, CommandName } from '../../domain/subscription/com
 import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
 import type { Delivery, LoggedEvent, Task } from '../../domain/task.ts'
 import type { UsagePosition, UsageRange, UsageRecord } from '../../domain/usage-records.ts'
-import type { ChangeOptions } from './change-options.ts'
+import type { ChangeOptions } from './record-change-options.ts'
 import type { Decided, Write } from './queued-command.ts'
 import type { TaskStore } from './task-store.ts'
 

@@ -1,4 +1,4 @@
-import type { ChangeOptions } from '../../../src/backends/store/change-options.ts'
+import type { ChangeOptions } from '../../../src/backends/store/record-change-options.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
 import { isCodingUsage, type UsageRecord } from '../../../src/domain/usage-records.ts'
 import type { Promises } from '../run-contract.ts'
