@@ -25,6 +25,7 @@ import type { Backends, StartContext } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
 import { partsAtRate } from './http/minimum-body-rate.ts'
+import { openSourceProbes } from './tasks/probe-sources.ts'
 import { openUploads, type Uploads } from './tasks/receive-upload.ts'
 import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
@@ -199,6 +200,7 @@ function decorateTasks(app: FastifyInstance, { store, broker, files: results, en
     files: results,
     engines,
     refusedUrl,
+    probeSources: openSourceProbes({ egress: app.egress, clock: app.clock }),
     clock: app.clock,
     uuid: monotonicUuids(randomUUIDv7),
     random: Math.random,

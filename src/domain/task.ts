@@ -111,7 +111,10 @@ export type Task = {
   price: Price
   /** The share of the quote that is charged when the task is canceled once its run has begun, in percent. Missing: none. */
   cancelPercent?: number
+  /** What is held for it. */
   estimatedCost: number
+  /** What may be held for it before its engine runs, where its sources are elsewhere and turn out to be more than they said at its creation. Missing: no more. */
+  extendableTo?: number
   maxAttempts: number
   state: TaskState
   /** The claim that may run it: a run with an older epoch is refused (fencing). */
@@ -145,6 +148,7 @@ export type TaskFacts = Partial<
     | 'attempts'
     | 'lostLeases'
     | 'job'
+    | 'estimatedCost'
     | 'outcome'
     | 'actualCost'
     | 'refundAmount'

@@ -154,8 +154,9 @@ export function openEgress(options: EgressOptions): Egress {
       const next = redirection(ending, target.url)
       if (next === null) return ending
       if (followed === maxRedirects) return { outcome: 'failed', reason: 'too_many_redirects', status: ending.status }
-      // The caller's headers, such as credentials, are for one origin only.
-      if (next.origin !== target.url.origin) headers = {}
+      // The caller's headers, such as credentials, are for one origin only. A range is no secret.
+      const { range } = headers
+      if (next.origin !== target.url.origin) headers = range === undefined ? {} : { range }
       target = readTarget(next.href, allow)
     }
   }

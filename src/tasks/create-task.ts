@@ -44,6 +44,7 @@ export type NewTask = Pick<
   | 'price'
   | 'cancelPercent'
   | 'estimatedCost'
+  | 'extendableTo'
   | 'maxAttempts'
 >
 

@@ -3,13 +3,11 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
-import { costOf, type Limits } from '../domain/media-generations.ts'
+import type { Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
-  amountsAtMost,
   lengthRead,
   operationRequest,
-  resultLimits,
   sourceLimits,
   sourcesOf,
   takes,
@@ -39,14 +37,14 @@ export class SourceFailure extends Error {
 }
 
 export type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; details: TaskErrorDetails; cause: unknown }
-/** `close` removes what was fetched, after the run. */
-export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; close(): Promise<void> } | Failed
+/** `media`: what the sources but the mask are. `close` removes what was fetched, after the run. */
+export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; media: MediaInfo[]; close(): Promise<void> } | Failed
 
-const REDIRECTS_MAX = 5
+export const REDIRECTS_MAX = 5
 /** Beyond the longest run of a route, for files that a killed worker leaves behind. */
 const SLACK_MS = 60_000
 
-const failed = (code: TaskErrorCode, details: TaskErrorDetails, cause: string, retryable = false): Failed => ({
+export const failed = (code: TaskErrorCode, details: TaskErrorDetails, cause: string, retryable = false): Failed => ({
   outcome: 'failed',
   code,
   retryable,
@@ -68,6 +66,7 @@ export async function openInputs(
   const expiresAt = context.clock() + 2 * sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
   const fetched: string[] = []
   const inputs: Input[] = []
+  const media: MediaInfo[] = []
   const close = () => removeFiles(context, fetched.splice(0))
   let bytesLeft = route.max.bytes
 
@@ -92,10 +91,8 @@ export async function openInputs(
         'several pictures',
       )
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
-    const fault = aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
-    // The headers of all others were held.
-    const isElsewhere = typeof source.from === 'string' && context.linkedFile(source.from) === null
-    return fault ?? (isElsewhere ? aboveHold(source, info, task, route.max) : null)
+    if (source.role === 'media') media.push(info)
+    return aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
   }
 
   /** To the end of its first picture, behind which a second one may follow, in the time that fetching it may take. */
@@ -128,7 +125,7 @@ export async function openInputs(
       await close()
       return fault
     }
-    return { outcome: 'ready', inputs, close }
+    return { outcome: 'ready', inputs, media, close }
   } catch (error) {
     await close()
     throw error
@@ -144,6 +141,7 @@ export function unreadInputs({ input }: Task, failure: Failed): Extract<OpenedIn
   return {
     outcome: 'ready',
     inputs: sources.map(({ role }) => ({ role, contentType: 'application/octet-stream', bytes: 0, read })),
+    media: [],
     close: async () => {},
   }
 }
@@ -203,19 +201,4 @@ function aboveLimits(
   if (object === 'generation') return null
   const readMs = lengthRead(operationRequest(kind as Operation, input as OperationInput, ''), durationMs ?? 0)
   return readMs > max.durationMs ? tooLarge(lengthAbove(readMs, max.durationMs)) : null
-}
-
-/** A picture whose result would cost more than was held for it, such as `max_cost`. */
-function aboveHold(
-  { path, role }: Source,
-  info: MediaInfo,
-  { object, kind, input, price, estimatedCost }: Task,
-  max: Limits,
-): Failed | null {
-  if (object === 'generation' || price.per !== 'Megapixel' || role === 'mask') return null
-  const request = operationRequest(kind as Operation, input as OperationInput, '')
-  const { pixels } = resultLimits(request, [info], max)
-  if (costOf(price, amountsAtMost(request, { ...max, pixels })) <= estimatedCost) return null
-  const most = Math.floor((estimatedCost / price.micro) * 1e6)
-  return failed('result_too_large', { source: path, limit: { megapixels: most / 1e6 } }, `a result of ${pixels} pixels`)
 }

@@ -13,6 +13,7 @@ import {
   resultLimits,
   sourcesOf,
   type OperationBody,
+  type SourceInfo,
 } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
@@ -20,11 +21,12 @@ import { NO_HOLDS } from '../domain/subscription/holds.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
+import type { ProbeSources } from './probe-sources.ts'
 import { mediaOf } from './source-info.ts'
-import { checkSources, storedData, type UrlChecks, type Upload } from './source-urls.ts'
+import { checkSources, mediaElsewhere, storedData, type UrlChecks, type Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
-export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> & UrlChecks & { engines: Engines }
+export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> & UrlChecks & { engines: Engines; probeSources: ProbeSources }
 
 type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max_cost?: string }
 /** A body that passed its schema. */
@@ -35,6 +37,8 @@ export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
   price: Price
   cancelPercent: number
   estimatedCost: number
+  /** As in `Task`. */
+  extendableTo: number | null
   record: Subscription
 }
 
@@ -61,11 +65,15 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
-  const media = 'operation' in body ? await mediaOf(context, body, uploads) : []
   const operation = 'width' in request ? null : request
-  const atMost = costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
+  const here = 'operation' in body ? await mediaOf(context, body, uploads) : []
+  const costAtMost = (media: readonly SourceInfo[]) =>
+    costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
+  const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
   // What is held bounds the result then.
-  const estimatedCost = maxCost && operation && isOpen(operation, media, price.per) ? Math.min(atMost, maxCost) : atMost
+  const atMost = isUnknown && maxCost ? Math.min(costAtMost(here), maxCost) : costAtMost(here)
+  const probed = isUnknown ? await context.probeSources(record, mediaElsewhere(context, body)) : []
+  const estimatedCost = isUnknown ? Math.min(atMost, costAtMost(here.map((info, n) => info ?? probed[n] ?? null))) : atMost
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {
@@ -76,6 +84,7 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
     price,
     cancelPercent: offer.route.cancelPercent,
     estimatedCost,
+    extendableTo: estimatedCost < atMost ? atMost : null,
     record,
   }
 }
@@ -96,7 +105,7 @@ function maxCostFaults(given: string | undefined, micro: number | null): FieldEr
   return [{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }]
 }
 
-/** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
+/** Names are resolved when they are used, never here: a refusal would tell a stranger what our resolver knows. */
 function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
   const webhook = body.webhook_url === undefined ? null : context.refusedUrl(body.webhook_url)
   const { errors, uploads } = checkSources(context, body)

@@ -7,13 +7,16 @@ import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { RunOutcome } from './run-outcome.ts'
 import { openInputs, SourceFailure, unreadInputs, type InputContext } from './fetch-inputs.ts'
+import { fitHold } from './fit-hold.ts'
+import type { TaskContext } from './task-context.ts'
 
-export type EngineContext = InputContext & {
-  engines: Engines
-  resultMs: number
-  /** Repeats a write while its backend is unavailable, for as long as finished media are worth keeping. */
-  persist<T>(write: () => Promise<T>): Promise<T>
-}
+export type EngineContext = InputContext &
+  Pick<TaskContext, 'store' | 'moved'> & {
+    engines: Engines
+    resultMs: number
+    /** Repeats a write while its backend is unavailable, for as long as finished media are worth keeping. */
+    persist<T>(write: () => Promise<T>): Promise<T>
+  }
 
 /**
  * Runs the engine of a task that is `processing` and stores the result under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
@@ -36,11 +39,13 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
     ),
   )
   try {
+    const fit = resumes ? ({ outcome: 'held', task } as const) : await fitHold(context, task, opened.media, offer)
+    if (fit.outcome === 'failed') return failedRun(context, task, fit)
     const made = await traced(
       'engine run',
       { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } },
       async (span) => {
-        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(task, route.max))
+        const ran = await context.engines.run(request, { ...control, inputs: opened.inputs }, limitsOf(fit.task, route.max))
         if (ran.outcome === 'failed') span.fail(ran.code)
         return ran
       },

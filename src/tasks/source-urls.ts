@@ -43,6 +43,12 @@ export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: Source
   return checked
 }
 
+/** The addresses of the media of a body, without its mask, in their order; null for what is here: uploads, results and data: URLs. */
+export function mediaElsewhere({ linkedFile }: Pick<UrlChecks, 'linkedFile'>, body: Sourced): (string | null)[] {
+  const media = sourcesOf(body).filter(({ role }) => role === 'media')
+  return media.map(({ from }) => (typeof from === 'string' && !isDataUrl(from) && linkedFile(from) === null ? from : null))
+}
+
 /** The content of a data: URL in strict base64 (RFC 4648, section 4); null for anything else. */
 function dataOf(url: string): Uint8Array | null {
   const [, text] = /^data:[^,]*;base64,([A-Za-z0-9+/]+={0,2})$/i.exec(url) ?? []

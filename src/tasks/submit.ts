@@ -65,7 +65,7 @@ async function submitOnce(
   const idempotency = idempotencyOf(idempotencyKey, body)
   const known = await replay(context, creating, key.tenant, idempotency, current)
   if (known) return known
-  const { object, kind, input, uploads, price, cancelPercent, estimatedCost, record } = await quote(context, body, current)
+  const { object, kind, input, uploads, price, cancelPercent, estimatedCost, extendableTo, record } = await quote(context, body, current)
   const task: NewTask = {
     id: context.uuid(),
     tenant: key.tenant,
@@ -82,6 +82,7 @@ async function submitOnce(
     price,
     ...(cancelPercent > 0 ? { cancelPercent } : {}),
     estimatedCost,
+    ...(extendableTo === null ? {} : { extendableTo }),
     maxAttempts: record.terms.media?.attempts ?? 1,
   }
   return createTask(context, creating, task, record, uploads)

@@ -174,7 +174,9 @@ function* holdViolations(first: Hold, hold: Hold, task: Task | null, now: number
     if (now - hold.at > OVERDUE_MS) yield 'which is not there'
     return
   }
-  if (hold.amount !== task.estimatedCost) yield `whose quote is ${task.estimatedCost}`
+  // A hold is extended before its task. One that a late request took for a task that has ended is not, and is released.
+  const isLess = hold.amount < task.estimatedCost && (task.extendableTo === undefined || !FINAL.includes(task.state))
+  if (isLess || hold.amount > (task.extendableTo ?? task.estimatedCost)) yield `whose quote is ${task.estimatedCost}`
   if (FINAL.includes(task.state)) {
     if (now - (task.endedAt ?? 0) > OVERDUE_MS && now - hold.at > OVERDUE_MS) yield `which was ${task.state} long ago`
   } else if (task.state === 'queued' && first.run?.claim === hold.run?.claim && hold.run && now - hold.run.at > OVERDUE_MS) {

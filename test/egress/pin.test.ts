@@ -124,10 +124,10 @@ t.test('each redirect of a download is checked like the first address', async (t
   receiver.next({ redirect: 'http://inward.example/' })
   t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'failed', reason: 'dns' }, 'a name, as if it had no address')
   receiver.next({ redirect: '/next' }, { redirect: `http://out.example:${receiver.port}/last` }, { status: 200, body: 'media' })
-  const reply = await egress.request({ url: `${receiver.url}/first`, ...get, headers: { authorization: 'secret' } })
+  const reply = await egress.request({ url: `${receiver.url}/first`, ...get, headers: { authorization: 'secret', range: 'bytes=0-9' } })
   t.equal(reply.outcome === 'answered' && Buffer.from(reply.body).toString(), 'media')
   const last = receiver.received.slice(-3)
-  t.same(last.map(({ path, headers }) => [path, headers.authorization]), [['/first', 'secret'], ['/next', 'secret'], ['/last', undefined]], 'headers stay with their origin')
+  t.same(last.map(({ path, headers }) => [path, headers.authorization, headers.range]), [['/first', 'secret', 'bytes=0-9'], ['/next', 'secret', 'bytes=0-9'], ['/last', undefined, 'bytes=0-9']], 'headers stay with their origin, but for what is requested of the file')
 })
 
 t.test('redirects end at their limit, or at an invalid Location', async (t) => {

@@ -101,6 +101,15 @@ async function reply(answer: Answer, request: IncomingMessage, response: ServerR
   response.writeHead(answer.status ?? 204, answer.headers).end(answer.body)
 }
 
+/** The answer with a file, or with the part of it that a Range header asks for; 404 without a file. */
+export function ranged(file: Buffer | undefined, range: string | undefined): Answer {
+  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(range ?? '') ?? []
+  if (!file) return { status: 404 }
+  if (from === undefined) return { status: 200, body: file }
+  const part = file.subarray(Number(from), Number(to) + 1)
+  return { status: 206, headers: { 'content-range': `bytes ${from}-${Number(from) + part.length - 1}/${file.length}` }, body: part }
+}
+
 async function hmacKey(apiKey: string): Promise<CryptoKey> {
   return crypto.subtle.importKey('raw', new TextEncoder().encode(apiKey), { name: 'HMAC', hash: 'SHA-256' }, false, ['verify'])
 }

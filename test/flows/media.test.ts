@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { openReceiver } from '../fakes/receiver.ts'
+import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
+import { openReceiver, ranged } from '../fakes/receiver.ts'
 import { answer, at, get, post, type Answer, type Json } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, declare, mediaPlan } from './manifests.ts'
@@ -101,6 +102,18 @@ async function flows(t: Test, start: Start): Promise<void> {
     const { body: failed } = await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url: `${source.url}/picture` })
     t.match(await ended(program, key, failed), { status: 'failed', error: { code: 'input_unreachable' }, actual_cost: '0.0000' })
     t.match(await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url: 'http://169.254.169.254/' }), { status: 400, body: { error: { code: 'url_not_allowed' } } })
+  })
+
+  t.test('a merge of two films of four seconds from elsewhere holds cents', { skip: withoutFfmpeg }, async (t) => {
+    const key = await program.key('studio-key')
+    const film = await ended(program, key, (await create(program, key, { kind: 'video', prompt: 'waves', size: '64x64', duration_seconds: 4 })).body)
+    const bytes = Buffer.from(await (await fetch(String(at(film, 'result', 'video_url')))).arrayBuffer())
+    const source = await openReceiver()
+    t.teardown(() => source.close())
+    source.always(({ headers }) => ranged(bytes, headers.range))
+    const { status, body: task } = await operate(program, key, { operation: 'merge', media_urls: [`${source.url}/a`, `${source.url}/b`] })
+    t.match([status, task], [202, { estimated_cost: '0.0490' }], '8 s, a tenth and a second')
+    t.match(await ended(program, key, task), { status: 'completed', estimated_cost: '0.0490', actual_cost: '0.0400', result: { duration_ms: 8000 } })
   })
 
   t.test('tasks accepted before all processes are killed are made afterwards, and charged once', async (t) => {

@@ -1,10 +1,12 @@
 /** Operations over REST: the contract of every surface, and what REST has beside it. */
 import t from 'tap'
-import { png, wav } from '../backends/engines/media-samples.ts'
+import { mp4, png, wav } from '../backends/engines/media-samples.ts'
 import { VALID } from '../contracts/operations/bodies.ts'
 import { IMAGE, openSources } from '../contracts/operations/sources.ts'
 import { operationPromises, runPromises, type Surface } from '../contracts/operations.ts'
 import { runContract } from '../contracts/run-contract.ts'
+import { openReceiver, ranged } from '../fakes/receiver.ts'
+import { verifyStore } from '../../src/verify/verify.ts'
 import { MEDIA } from './gateway.ts'
 import { openStudio } from './studio.ts'
 
@@ -81,6 +83,53 @@ t.test('of sources elsewhere, max_cost is held in place of the maximum of the ro
   t.match(await made({ ...VALID.upscale(urls), max_cost: '0.000001' }), { status: 'failed', error: { code: 'result_too_large', details: { source: '/media_url' } } })
   t.match(await made({ operation: 'merge', media_urls: [urls.song, urls.song], max_cost: '0' }), { status: 402 }, 'nothing pays for nothing')
   t.match(await made({ ...VALID.background_remove(urls), max_cost: '0.01' }), { status: 402, required: '0.0200' }, 'a price that no source decides')
+})
+
+t.test('sources elsewhere are asked at creation what they are, and what they say is held', async (t) => {
+  const studio = await openStudio(t, { loops: false, probes: true })
+  const { server } = await openSources(t)
+  const [film, index, song, picture] = [mp4(64, 48, 4000), mp4(64, 48, 4000, { bytes: 300_000, index: 'end' }), wav(4000), png(100, 50)]
+  server.always(({ path, headers }) => ranged({ '/film': film, '/index': index, '/song': song, '/picture': picture }[path], headers.range))
+  const estimate = async (body: object, query = '?dry_run=true') => (await studio.operate(body, {}, query)).json().estimated_cost
+  const at = (...paths: string[]) => paths.map((path) => `${server.url}/${path}`)
+  t.equal(await estimate({ operation: 'merge', media_urls: at('film', 'film') }), '0.1960', '8 s, a tenth and a second')
+  t.same(server.received.map(({ path, headers }) => [path, headers.range]), [['/film', 'bytes=0-65535']], 'each address is asked once')
+  t.equal(await estimate({ operation: 'merge', media_urls: at('film', 'index') }), '0.1960', 'an index at the end')
+  t.equal(await estimate({ operation: 'merge', media_urls: at('song', 'away') }), '0.6000', 'the limit of the route')
+  t.equal(await estimate({ operation: 'upscale', media_url: at('picture')[0] }), '0.0016')
+  t.equal(await estimate({ operation: 'merge', media_urls: at('film', 'film'), max_cost: '0.1' }), '0.1000', 'max_cost bounds the result')
+  server.received.length = 0
+  t.equal(await estimate({ operation: 'trim', media_url: at('film')[0], start_time: 1, end_time: 3 }), '0.0200')
+  t.equal(await estimate({ operation: 'background_remove', media_url: at('picture')[0] }), '0.0200')
+  t.same(server.received, [], 'whose price does not follow from its source')
+  const merge = { operation: 'merge', media_urls: at('film', 'song') }
+  const created = await studio.operate(merge, { 'idempotency-key': 'k' })
+  t.same([created.statusCode, server.received.length, (await studio.get('/api/v1/usage')).json().held], [202, 2, '0.1960'])
+  const again = await studio.operate(merge, { 'idempotency-key': 'k' })
+  t.same([again.statusCode, again.json().id, server.received.length], [200, created.json().id, 2], 'a repeated request asks nobody')
+  for (const body of [{ ...merge, fold: true }, { operation: 'merge', media_urls: [at('film')[0], 'http://10.0.0.1/'] }]) t.equal((await studio.operate(body)).statusCode, 400)
+  t.equal(server.received.length, 2, 'nor does one that is refused')
+})
+
+t.test('a source that is more when its task runs extends the hold, where the plan and max_cost allow it; else what is held bounds the result', async (t) => {
+  const studio = await openStudio(t, { probes: true })
+  const server = await openReceiver()
+  t.teardown(() => server.close())
+  let after = mp4(64, 48, 8000)
+  server.always(({ headers }) => ranged(headers.range ? mp4(64, 48, 4000) : after, headers.range))
+  const merge = { operation: 'merge', media_urls: [server.url, `${server.url}/2`] }
+  const made = async (body: object) => (await studio.operate(body, { prefer: 'wait=30' })).json()
+  t.match(await made(merge), { status: 'completed', estimated_cost: '0.3720', actual_cost: '0.0300', refund_amount: '0.3420' })
+  t.match(studio.engine.limits.at(-1), { durationMs: 18_850 }, 'to 16 s, a tenth and a second, and a frame')
+  t.match(await made({ ...merge, max_cost: '0.25' }), { status: 'completed', estimated_cost: '0.2500' })
+  t.match(studio.engine.limits.at(-1), { durationMs: 12_750 })
+  await studio.plan('studio', { product: 'Media', media: { ...MEDIA, allowance: '0.4' } }, 2)
+  t.match(await made(merge), { status: 'completed', estimated_cost: '0.1960' }, 'the plan has less')
+  t.match(studio.engine.limits.at(-1), { durationMs: 10_050 })
+  t.match((await studio.get('/api/v1/usage')).json(), { held: '0.0000', burned: '0.0900' })
+  after = Buffer.alloc(100)
+  t.match(await made(merge), { status: 'failed', actual_cost: '0.0000', error: { code: 'unsupported_input' } })
+  t.same((await verifyStore(studio.app.store, { now: studio.app.clock(), keptSince: 0, eventsKeptSince: 0 })).violations, [])
 })
 
 t.test('an inactive plan goes before every fault of the body, and a price of the plan before that of the service', async (t) => {

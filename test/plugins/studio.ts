@@ -15,6 +15,7 @@ import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { linkedFile, signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
 import { partsAtRate, type MinimumRate } from '../../src/http/minimum-body-rate.ts'
+import { openSourceProbes } from '../../src/tasks/probe-sources.ts'
 import { openUploads, type UploadLimits } from '../../src/tasks/receive-upload.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { monotonicUuids } from '../../src/tasks/task-ids.ts'
@@ -36,10 +37,10 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits>; uploadRate?: MinimumRate }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; probes?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files; uploadLimits?: Partial<UploadLimits>; uploadRate?: MinimumRate }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results; `uploadLimits` and `uploadRate` those of uploads. */
-export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given, uploadLimits = {}, uploadRate }: StudioOptions = {}): Promise<Studio> {
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, with `probes` creations ask sources elsewhere what they are, whose servers otherwise answer the runs alone, as scripted, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results; `uploadLimits` and `uploadRate` those of uploads. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, probes = false, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given, uploadLimits = {}, uploadRate }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine, file)
   const folder = `${t.testdirName}-files`
@@ -62,7 +63,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         return refusal && REFUSALS[refusal]
       }
       const tasks: SubmitContext = {
-        store: app.store, files, engines, refusedUrl, clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
+        store: app.store, files, engines, refusedUrl, probeSources: probes ? openSourceProbes({ egress, clock: app.clock }) : async (_plan, urls) => urls.map(() => null), clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_MS,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks, uploads: openUploads(tasks, (body) => partsAtRate(body, uploadRate), uploadLimits) })

@@ -40,4 +40,22 @@ export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
     from: "if (known !== undefined && findVersion.get(id)?.version === known) return 'unchanged'",
     to: "if (known !== undefined) return 'unchanged'",
   },
+  {
+    name: 'an extension takes more than the plan has left',
+    file: 'src/domain/subscription/task-queue.ts', within: 60,
+    from: "if (added > balanceOf(account).available) return { record, answer: { outcome: 'insufficient' } }",
+    to: '',
+  },
+  {
+    name: 'any run may extend a hold',
+    file: 'src/domain/subscription/task-queue.ts', within: 1000,
+    from: '!held?.run || held.epoch !== input.epoch || held.period',
+    to: '!held?.run || held.period',
+  },
+  {
+    name: 'a task is extended whatever is held for it',
+    file: 'src/tasks/fit-hold.ts', within: 60,
+    from: "if (answer.outcome !== 'extended') return task",
+    to: '',
+  },
 ]

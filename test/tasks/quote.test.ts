@@ -42,5 +42,5 @@ function contextOf(names?: InputNames) {
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.kind], roles),
   }
-  return { clock: () => 1, files: {} as Files, refusedUrl: () => null, linkedFile: () => null, engines: { offer: () => offer } as unknown as Engines }
+  return { clock: () => 1, files: {} as Files, refusedUrl: () => null, linkedFile: () => null, probeSources: async () => [], engines: { offer: () => offer } as unknown as Engines }
 }

@@ -123,6 +123,11 @@ export type Commands = {
     in: { task: string; actual: number | null; epoch?: number }
     out: { outcome: 'closed' | 'none'; available: number; burned: number } & Ready
   }
+  /** Raises the hold of a running task to `amount`, or leaves one that is that large. `none`: the hold is not of that claim, or of an ended period. */
+  extendHold: {
+    in: { task: string; epoch: number; amount: number; keyCap: number | null }
+    out: { outcome: 'extended'; added: number } | { outcome: 'insufficient' | 'key_full' | 'none' }
+  }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 

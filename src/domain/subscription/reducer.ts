@@ -4,7 +4,7 @@
  */
 import { CodingLedger } from './coding-ledger.ts'
 import { applyToLedger, withoutAccount, type CodingCommand } from './token-reservations.ts'
-import { archived, claim, close, hold, requeue } from './task-queue.ts'
+import { archived, claim, close, extendHold, hold, requeue } from './task-queue.ts'
 import type { Answer, Command, CommandName } from './commands.ts'
 import { applyPlan, keysChanged, removePlan } from './plan-changes.ts'
 import { countRefusals } from './refusals.ts'
@@ -71,6 +71,8 @@ function dispatch(
       return requeue(record, command, now)
     case 'close':
       return close(record, command, now, made)
+    case 'extendHold':
+      return extendHold(record, command, now)
     case 'archived':
       return archived(record, command)
   }

@@ -1,4 +1,4 @@
-/** The task queue of a subscription and its money: hold, claim, requeue, close. Money moves only here (`docs/media.md`, "Money"). */
+/** The task queue of a subscription and its money: hold, claim, requeue, extend, close. Money moves only here (`docs/media.md`, "Money"). */
 import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
@@ -80,6 +80,20 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
   const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
   const next = withAccount(record, { ...account, holds, lastServedAt })
   return { record: next, answer: withReady({ outcome: 'waiting' }, next, now) }
+}
+
+/** Raises the hold of a running task, by its present claim alone, within what the plan and the share of its key have left of the period. */
+export function extendHold(record: Subscription | null, input: In<'extendHold'>, now: number): Step<Answer<'extendHold'>> {
+  const account = record && rolled(record, now)
+  const held = holdOf(account?.holds, input.task)
+  if (!record || !account || !held?.run || held.epoch !== input.epoch || held.period !== account.period.n)
+    return { record, answer: { outcome: 'none' } }
+  const added = input.amount - held.amount
+  if (added <= 0) return { record, answer: { outcome: 'extended', added: 0 } }
+  if (added > balanceOf(account).available) return { record, answer: { outcome: 'insufficient' } }
+  if (input.keyCap !== null && added > input.keyCap - keyUsed(account, held.keyId)) return { record, answer: { outcome: 'key_full' } }
+  const holds = withHold(account.holds, input.task, { ...held, amount: input.amount })
+  return { record: withAccount(record, { ...account, holds }), answer: { outcome: 'extended', added } }
 }
 
 /** Closes a hold once: burns the actual cost, at most the amount held, and returns the rest in the same write. */

@@ -303,3 +303,30 @@ t.test('a raised rate holds at once: the debt of the old one is at most the burs
   s.at(START + 100)
   t.match(s.hold('b', 1), { outcome: 'held' })
 })
+
+t.test('a hold is extended by its run alone, within what the plan and the share of its key have left, once', async (t) => {
+  const s = subject()
+  s.hold('a', 400)
+  s.hold('b', 300)
+  const claim = s.claim('c1')
+  const epoch = claim.outcome === 'claimed' ? claim.epoch : 0
+  const extend = (amount: number, more: Partial<Extract<Command, { op: 'extendHold' }>> = {}) => s.run({ op: 'extendHold', task: 'a', epoch, amount, keyCap: null, ...more })
+  const other: [string, Partial<Extract<Command, { op: 'extendHold' }>>][] = [['an earlier run', { epoch: epoch - 1 }], ['a task that waits', { task: 'b' }], ['an unknown task', { task: 'z' }]]
+  for (const [name, more] of other) t.same(extend(500, more), { outcome: 'none' }, name)
+  t.same(extend(701), { outcome: 'insufficient' })
+  t.same(extend(501, { keyCap: 800 }), { outcome: 'key_full' }, 'all tasks of the key count')
+  t.same(s.balance(), { granted: 1000, available: 300, held: 700, burned: 0 })
+  t.same(extend(500, { keyCap: 800 }), { outcome: 'extended', added: 100 })
+  t.same(extend(450), { outcome: 'extended', added: 0 }, 'a repeated one')
+  t.same([extend(700), s.balance()], [{ outcome: 'extended', added: 200 }, { granted: 1000, available: 0, held: 1000, burned: 0 }])
+  t.match(s.close('a', 650), { outcome: 'closed', available: 50, burned: 650 })
+  t.same(extend(700), { outcome: 'none' })
+})
+
+t.test('a hold of an ended period is not extended: what was left of it is gone', async (t) => {
+  const s = subject()
+  s.hold('a', 400)
+  const claim = s.claim('c1')
+  s.at(START + 31 * DAY)
+  t.match(s.run({ op: 'extendHold', task: 'a', epoch: claim.outcome === 'claimed' ? claim.epoch : 0, amount: 500, keyCap: null }), { outcome: 'none' })
+})

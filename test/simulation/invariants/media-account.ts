@@ -37,7 +37,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
       report(`a hold of task ${id} appeared without a command`)
     }
     if (!task) report(`${subscription} holds ${hold.amount} for task ${id}, which is not stored`)
-    else if (task.estimatedCost !== hold.amount) {
+    else if (task.estimatedCost !== hold.amount && !(task.extendableTo !== undefined && hold.amount < task.estimatedCost && FINAL.includes(task.state))) {
       report(`${subscription} holds ${hold.amount} for task ${id}, whose quote is ${task.estimatedCost}`)
     }
     if (hold.readyAt > now() - SKEW_MS) report(`task ${id} is ready at once, but a worker whose clock is behind does not see it`)
@@ -49,7 +49,10 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   }
 
   function checkUnchanged(id: string, before: Hold, after: Hold, commands: PendingCommand[]): void {
-    if (before.amount !== after.amount || before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId || before.at !== after.at) {
+    if (before.amount !== after.amount && !isExtended(id, before, after, commands)) {
+      report(`the hold of task ${id} was ${before.amount} and is ${after.amount}`)
+    }
+    if (before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId || before.at !== after.at) {
       report(`the hold of task ${id} changed from ${JSON.stringify(before)} to ${JSON.stringify(after)}`)
     }
     if (after.epoch < before.epoch) report(`the epoch of task ${id}'s hold went back from ${before.epoch} to ${after.epoch}`)
@@ -59,6 +62,12 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
     if (before.run !== null && after.run?.claim !== before.run.claim && !waits) {
       report(`the run of task ${id} at epoch ${before.epoch} was removed by another command than its requeue`)
     }
+  }
+
+  /** By the run that has the task, up to what its quote allows. */
+  function isExtended(id: string, before: Hold, after: Hold, commands: PendingCommand[]): boolean {
+    const isAsked = commands.some(({ command }) => command.op === 'extendHold' && command.task === id && command.amount === after.amount && command.epoch === before.epoch)
+    return isAsked && before.run !== null && after.amount > before.amount && after.amount <= (seen.tasks.get(id)?.extendableTo ?? 0)
   }
 
   function closed(record: Subscription, id: string, commands: PendingCommand[]): void {

@@ -1,5 +1,5 @@
 /** Invariants of tasks: state transitions, what may change with them, and that answers to clients stay true. */
-import { entriesOf, readyOf } from '../../../src/domain/subscription/holds.ts'
+import { entriesOf, holdOf, readyOf } from '../../../src/domain/subscription/holds.ts'
 import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import type { Step } from '../scheduler.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
@@ -67,12 +67,22 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     }
     if (after.lostLeases < before.lostLeases) report(`task ${after.id} has fewer lost leases than before`)
     checkJob(before, after)
+    checkEstimate(before, after)
     if (before.outcome === null && after.outcome?.outcome === 'failed' && after.outcome.code === 'not_supported') {
       if (after.kind !== UNSERVED) report(`task ${after.id} failed as not supported, but workers take ${after.kind}`)
       if (!skewed && now() - after.createdAt < QUEUE_MS) report(`task ${after.id} failed as not supported ${now() - after.createdAt} ms after its creation`)
     }
     if (!FINAL.includes(after.state) || after.state === 'rejected') return
     if (after.outbox.length > 0 || !after.eventsLogged) report(`task ${after.id} is ${after.state}, and its events are not relayed`)
+  }
+
+  /** Raised by its run alone, once that much is held. */
+  function checkEstimate(before: Task, after: Task): void {
+    if (after.estimatedCost === before.estimatedCost) return
+    const held = holdOf(seen.records.get(after.subscription)?.media?.holds, after.id)?.amount ?? 0
+    const isRaised = before.state === 'processing' && after.state === 'processing' && after.estimatedCost > before.estimatedCost
+    if (!isRaised || after.estimatedCost > (after.extendableTo ?? 0)) report(`the quote of task ${after.id} changed from ${before.estimatedCost} to ${after.estimatedCost}`)
+    if (held < after.estimatedCost && held > 0) report(`task ${after.id} is to cost ${after.estimatedCost}, and ${held} is held for it`)
   }
 
   /** A provider bills each job that it begins: it is resumed until its attempt is over, and a task that is canceled with one pays its share. */
@@ -83,7 +93,9 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     if (before.outcome !== null || after.outcome?.outcome !== 'canceled') return
     const hasBegun = before.state === 'processing' || before.job !== null
     const cost = hasBegun ? Math.ceil((after.estimatedCost * (after.cancelPercent ?? 0)) / 100) : undefined
-    if (after.outcome.cost !== cost) report(`task ${after.id} was ${before.state} with ${before.job ?? 'no job'}, and its cancellation costs ${after.outcome.cost ?? 'nothing'}`)
+    // A cancellation may have read the task before it was extended.
+    const isRight = after.extendableTo === undefined ? after.outcome.cost === cost : (after.outcome.cost ?? 0) <= (cost ?? 0)
+    if (!isRight) report(`task ${after.id} was ${before.state} with ${before.job ?? 'no job'}, and its cancellation costs ${after.outcome.cost ?? 'nothing'}`)
   }
 
   function answered({ what, task, key }: ClientAnswer): void {

@@ -10,7 +10,7 @@ import { ACCOUNTS, type Account } from './accounts.ts'
 import { LINKS, PNG } from './files.ts'
 import { UNSERVED } from './worker.ts'
 
-type Body = Pick<NewTask, 'object' | 'kind' | 'input' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
+type Body = Pick<NewTask, 'object' | 'kind' | 'input' | 'estimatedCost' | 'extendableTo' | 'webhookUrl' | 'idempotency'>
 
 const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
 const TIMEOUT_MS = 25_000
@@ -43,9 +43,11 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const key = rng.chance(0.75) ? `k${rng.whole(1, 3)}` : null
     const known = key === null ? undefined : bodies.get(`${tenant} ${key}`)
     if (known) return rng.chance(0.05) ? { ...known, idempotency: { key: key ?? '', bodyHash: 'another' } } : known
+    const estimatedCost = rng.pick([0, 50, 120, 200, 350])
     const body: Body = {
       ...(rng.chance(0.3) ? operation() : { object: 'generation', kind: rng.chance(0.06) ? UNSERVED : rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' } }),
-      estimatedCost: rng.pick([0, 50, 120, 200, 350]),
+      estimatedCost,
+      ...(rng.chance(0.3) && { extendableTo: estimatedCost + 400 }),
       webhookUrl: rng.chance(0.7) ? `https://${rng.pick(RECEIVERS)}.test/hook` : null,
       idempotency: key === null ? null : { key, bodyHash: 'one' },
     }

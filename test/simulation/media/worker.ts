@@ -6,6 +6,7 @@ import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
 import { openLeaseGrace } from '../../../src/tasks/lease-grace.ts'
 import { sweepSubscriptions, sweepTasks, type SweepOptions } from '../../../src/tasks/recovery-sweeps.ts'
 import type { Engines, Input } from '../../../src/backends/engines/engine.ts'
+import { extendHold } from '../../../src/tasks/fit-hold.ts'
 import { runEngine as runOperation } from '../../../src/tasks/run-engine.ts'
 import { resultOf } from '../invariants/files.ts'
 import { PNG, sourceEgress } from './files.ts'
@@ -117,7 +118,7 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
   const made = runEngine(world, task)
   if (task.object === 'generation' || made.outcome === 'handed_back') return made
   const engines = {
-    offer: () => ({ route: { max: LIMITS, timeoutMs: 60_000 }, formats: ['png'] }),
+    offer: () => ({ route: { max: LIMITS, timeoutMs: 60_000 }, formats: ['png'], quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }) }),
     async run(_: unknown, { inputs }: { inputs: readonly Input[] }) {
       for (const input of inputs) await Array.fromAsync(input.read())
       const facts = { width: 1, height: 1, durationMs: null }
@@ -146,13 +147,24 @@ function runEngine({ rng, hasProvider }: World, task: Task): RunOutcome {
   return { outcome: 'made', cost, result: { file: `${task.id}-${task.epoch}`, ...facts } }
 }
 
-async function run(world: World, machine: Machine, task: Task): Promise<void> {
+/** The task after its sources turned out to be more than they said, or not; null: the store is unavailable. */
+async function extended({ rng }: World, backends: TaskContext, task: Task): Promise<Task | null> {
+  if (task.extendableTo === undefined || rng.chance(0.3)) return task
+  return extendHold(backends, task, task.estimatedCost + rng.whole(1, 300)).catch((error: unknown) => {
+    if (!(error instanceof Unavailable)) throw error
+    return null
+  })
+}
+
+async function run(world: World, machine: Machine, claimed: Task): Promise<void> {
   const { rng } = world
-  const name = `run epoch ${task.epoch}`
-  const backends = machine.tasks(machine.actor(name, { task: task.id, epoch: task.epoch }))
+  const name = `run epoch ${claimed.epoch}`
+  const backends = machine.tasks(machine.actor(name, { task: claimed.id, epoch: claimed.epoch }))
   // One in six runs never renews its lease, so that it expires and the run finishes late.
   const silent = rng.chance(0.17)
-  const atOnce = await openJob(world, machine, backends, task)
+  const held = await extended(world, backends, claimed)
+  const task = held ?? claimed
+  const atOnce = held ? await openJob(world, machine, backends, task) : ({ outcome: 'unavailable' } as const)
   let lost = false
   for (let left = rng.whole(100, silent ? 25_000 : 9_000), percent = 10; left > 0 && atOnce === null && !lost; percent += 20) {
     const pause = Math.min(left, Math.floor(LEASE_MS / 3))
