@@ -21,10 +21,10 @@ import { readTraceSettings } from './config/trace-settings.ts'
 import { ROLES, serves } from './config/needed-backends.ts'
 
 const COMMANDS = ['config', 'verify', 'sign-in', ...COMMAND_WORDS, '--help', '-h'] as const
-const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
+const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')} (the default)
 tollgate config   prints every setting, its value and the source of the value, and what the engines can run on this machine
 tollgate verify   reads the whole store and reports violated invariants
-tollgate sign-in  prints the present sign-in link of the dashboard of a running program (DASHBOARD=local)
+tollgate sign-in  prints the current sign-in link to the dashboard of a running program (DASHBOARD=local)
 ${COMMANDS_USAGE}Settings are environment variables: docs/configuration.md
 `
 

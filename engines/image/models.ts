@@ -11,11 +11,11 @@ const pixels = (description: string) => Type.Integer({ minimum: 1, maximum: 4096
 const value = (description: string) => Type.Number({ exclusiveMinimum: 0, maximum: 65_535, default: 1, description })
 
 const model = Type.String({ minLength: 1, maxLength: 4096, description: 'The ONNX file, by its absolute path.' })
-const size = Type.Optional(pixels('The side of the square that the graph sees; needed where the graph leaves it open.'))
+const size = Type.Optional(pixels('The side of the square input; needed if the graph does not fix it.'))
 const channels = Type.Enum(['rgb', 'bgr'], { default: 'rgb', description: 'The order of colours.' })
-const white = value('What white is in the input, before `mean` and `deviation`: 1 or 255.')
+const white = value('Value of white in the input, before `mean` and `deviation`: 1 or 255.')
 const mean = (fallback: readonly number[]) => triple(fallback, 'Subtracted from red, green and blue.')
-const deviation = (fallback: readonly number[]) => triple(fallback, 'What red, green and blue are divided by after that.')
+const deviation = (fallback: readonly number[]) => triple(fallback, 'Red, green and blue are divided by these after that.')
 const IMAGENET = { mean: [0.485, 0.456, 0.406], deviation: [0.229, 0.224, 0.225] }
 
 const BackgroundRemove = Type.Object(
@@ -52,13 +52,13 @@ const Upscale = Type.Object(
       maximum: 4096,
       default: 256,
       description:
-        'The longest side of the tiles that a picture goes through the graph in. Memory and the quality at seams depend on it. A graph of a fixed size has its own.',
+        'The longest side of the tiles into which a picture is split. Memory and the quality at seams depend on it. A graph of a fixed size has its own.',
     }),
     overlap: Type.Integer({
       minimum: 0,
       maximum: 256,
       default: 16,
-      description: 'So many pixels around a tile are looked at, to leave no seam.',
+      description: 'Pixels of overlap around each tile, to avoid seams.',
     }),
   },
   closed,
@@ -75,7 +75,7 @@ const Inpaint = Type.Object(
     mask: Type.Enum(['white', 'black'], {
       default: 'white',
       description:
-        'What the mask has where the picture is to be filled: 1 (`white`) or 0. The mask is an input of one channel, or the fourth channel of the only input; the picture is black there.',
+        'Value of the mask where the picture is to be filled: 1 (`white`) or 0. The mask is an input of one channel, or the fourth channel of the only input; the picture is black there.',
     }),
   },
   closed,

@@ -6,7 +6,7 @@ import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { closed, type Tool } from './tool.ts'
 
 const UploadAddress = Type.Object({
-  upload_url: Type.String({ description: 'Takes each file that is sent to it by PUT, until expires_at. Whoever has it may send files.' }),
+  upload_url: Type.String({ description: 'Accepts files by PUT until expires_at. Anyone who has it may send files.' }),
   expires_at: Type.String({ format: 'date-time' }),
   max_bytes: Type.Integer({ description: 'Bytes that one file may have.' }),
   command: Type.String({ description: 'Sends a file. The answer is JSON with its media_url.' }),
@@ -18,7 +18,7 @@ export function uploadTool({ store, clock }: Pick<SubmitContext, 'store' | 'cloc
     name: 'create_upload',
     title: 'Upload a local file',
     description:
-      'Gives an address to which a local image, video or sound is sent, such as by curl -T. The JSON answer of that has media_url, which the tools that edit media take. A file that has a public address needs no upload.',
+      'Returns an address to which to send a local image, video or sound, for example with curl -T. Its JSON answer has the media_url for the tools that edit media. A file that has a public address needs no upload.',
     annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
     input: Type.Object({}, closed),
     output: UploadAddress,

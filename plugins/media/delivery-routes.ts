@@ -41,7 +41,7 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
 
 function tooEarly(waitMs: number): Failure {
   return overLimit('failed_redeliveries', {
-    message: 'The last redelivery failed. Mend the receiver, and try again later.',
+    message: 'The last redelivery failed. Fix the receiver, and try again later.',
     retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
   })
 }

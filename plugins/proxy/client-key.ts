@@ -26,7 +26,7 @@ export function hasKey(text: string, key: string | null): boolean {
 export function withoutKey(target: string, key: string | null): string {
   const [path = '', query] = split(target)
   if (hasKey(path, key))
-    throw new Failure('invalid_request', { message: 'The path has your API key in it. Send it as `Authorization: Bearer <API_KEY>` only.' })
+    throw new Failure('invalid_request', { message: 'The path contains your API key. Send it as `Authorization: Bearer <API_KEY>` only.' })
   const kept = query?.split('&').filter((parameter) => !hasKey(parameter, key)) ?? []
   return kept.length > 0 ? `${path}?${kept.join('&')}` : path
 }

@@ -74,7 +74,7 @@ function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made
   const { body, contentType = '' } = given
   if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body))
     throw new Error('run must return what was made, or a failure')
-  if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is no content type of media`)
+  if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is not a media content type`)
   const known = 'width' in request ? request : body instanceof Uint8Array ? mediaInfo(body, body.length) : null
   const { width = known?.width ?? null, height = known?.height ?? null, durationMs = known?.durationMs ?? null } = given.facts ?? {}
   const facts = { width: wholeFact('width', width), height: wholeFact('height', height), durationMs: wholeFact('durationMs', durationMs) }

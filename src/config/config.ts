@@ -73,12 +73,12 @@ export const SETTINGS = {
   SEALING_KEY_FILE: setting(
     'DATA_DIR/sealing.key',
     path,
-    'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.',
+    'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first encrypts, all of them decrypt. Created at the first start of the embedded side, required where processes share a store.',
   ),
   DERIVED_KEYS_FILE: setting(
     '',
     optionalPath,
-    'Instead of SEALING_KEY_FILE in the roles gateway and worker: file of the keys that `tollgate derive-keys` derives from it. They sign links to results and encrypt ids, and decrypt no API key, so that the dashboard of such a gateway reveals none.',
+    'Instead of SEALING_KEY_FILE in the roles gateway and worker: file of the keys that `tollgate derive-keys` derives from it. They sign links to results and encrypt ids, but cannot decrypt API keys, so the dashboard of such a gateway cannot reveal them.',
   ),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
   UPSTREAMS: setting(
@@ -105,7 +105,7 @@ export const SETTINGS = {
   PLAN_LEASES: setting(
     'true',
     flag,
-    'Over MongoDB: gateways admit the requests of a busy coding plan by leases on its windows, and write many at once. No answer leaves before its admission is stored; false: no request does.',
+    'Over MongoDB: gateways admit the requests of a busy coding plan by leases on its windows, and write many at once. No answer is sent before its admission is stored; with false, no request is sent to a model before that either.',
   ),
   BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', {
     orFile: true,
@@ -140,11 +140,7 @@ export const SETTINGS = {
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
   WORKER_KINDS: setting('', list, 'Kinds and operations that this worker runs, separated by commas, such as video,trim; all when empty.'),
-  INPUT_TIMEOUT_SECONDS: setting(
-    '120',
-    seconds(1, 3600),
-    'Time within which a source of an operation must arrive, from the request to its last byte.',
-  ),
+  INPUT_TIMEOUT_SECONDS: setting('120', seconds(1, 3600), 'Time within which a source of an operation must arrive completely.'),
   BODY_MEMORY_MIB: setting(
     'auto',
     memoryShare,
@@ -165,14 +161,14 @@ export const SETTINGS = {
   QUEUE_HOURS: setting(
     '24',
     hours,
-    'Hours after which a queued task fails as not_supported and is refunded where no engine or worker takes its kind or operation.',
+    'Hours after which a queued task fails as not_supported and is refunded, if no engine or worker takes its kind or operation.',
   ),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
   EVENT_DAYS: setting('30', days, 'Days that events are kept in the event log.'),
   USAGE_DAYS: setting(
     '0',
     daysOrNone,
-    'Days that usage records are kept, by which usage is billed; 0: none are made, and those that there are stay. With Kafka they are published too.',
+    'Days that usage records, for billing, are kept; 0: none are made, and existing ones stay. With Kafka they are published too.',
   ),
   TASK_DAYS: setting('90', days, 'Days that finished tasks and the requests of coding plans are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),

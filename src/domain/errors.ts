@@ -48,7 +48,7 @@ export const FAILURES = {
   already_final: [409, 'invalid_request_error', 'The task has already ended.'],
   redelivery_limit: [409, 'invalid_request_error', 'The limit of redeliveries of this webhook is reached.'],
   conflict: [409, 'invalid_request_error', 'It was changed in the meantime. Read it again and repeat the change.'],
-  tenant_changed: [409, 'invalid_request_error', 'Your session acts for another tenant than the page shows. Reload the page.'],
+  tenant_changed: [409, 'invalid_request_error', 'Your session is for a different tenant than the page shows. Reload the page.'],
   invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
   url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],
@@ -69,7 +69,7 @@ export const FAILURES = {
   summary_incomplete: [
     422,
     'invalid_request_error',
-    'The model wrote no whole summary of this conversation. What it wrote is charged. Shorten the conversation, or try again.',
+    'The model did not complete the summary of this conversation. Its output is charged. Shorten the conversation, or try again.',
   ],
   unsupported_media_type: [415, 'invalid_request_error', 'Send the body as Content-Type: application/json.'],
   payload_too_large: [413, 'invalid_request_error', 'The request body is too large.'],

@@ -20,7 +20,10 @@ export const LIMITS = {
   weekly_tokens: ['weekly_limit_reached', 'the weekly token window'],
   key_tokens: ['key_limit_reached', "the key's share in the weekly token window"],
   reserved_tokens: ['window_reserved', 'what requests in flight have reserved of a token window'],
-  body_memory: ['server_overloaded', 'memory of bodies in one gateway: `BODY_MEMORY_MIB`, of which a tenant has as much as is left to all'],
+  body_memory: [
+    'server_overloaded',
+    'memory of bodies in one gateway: `BODY_MEMORY_MIB`; a tenant may hold as much as is still free for everyone',
+  ],
   upstreams: ['server_overloaded', 'no upstream answered: each failed, refused or is skipped by its circuit breaker'],
   reservation: ['server_overloaded', 'the reservation of the request was settled meanwhile, as by an expired lease'],
   key_changes: ['unavailable', 'the key, or its plan, changed at every attempt'],

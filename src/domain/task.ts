@@ -25,7 +25,7 @@ export const TASK_ERRORS = {
   mask_mismatch: 'The mask does not have the shape of the picture.',
   result_too_large: 'The result would be larger than this service makes it.',
   cannot_fill:
-    'The marked area cannot be continued from what is around it. Mark all of what has to go and no edge of anything else, or less at once.',
+    'The marked area cannot be filled from its surroundings. Mark the whole of what should go and no edge of anything else, or a smaller area.',
   not_supported: 'The service no longer offers this kind or operation.',
   canceled: 'The task was canceled.',
   internal: 'Something went wrong on our side.',

@@ -117,7 +117,7 @@ export function openUploads(context: SubmitContext, partsOf: (body: Readable) =>
     const pixelsMax = Math.max(0, ...kinds.map(pixelsOf))
     if (pixelsMax > 0 && pixels > pixelsMax) {
       throw new Failure('payload_too_large', {
-        message: `This file has ${info.width} × ${info.height} pixels. What is made of it takes at most ${pixelsMax / 1_000_000} megapixels.`,
+        message: `This file has ${info.width} × ${info.height} pixels. Operations accept at most ${pixelsMax / 1_000_000} megapixels.`,
       })
     }
     return info

@@ -29,7 +29,7 @@ function* stateViolations(task: Task): Generator<string> {
   if (task.attempts < 0 || task.attempts > task.maxAttempts) yield `${task.attempts} of ${task.maxAttempts} attempts were made`
   if (!FINAL.includes(state)) {
     if (task.endedAt !== null || task.actualCost !== null || task.refundAmount !== null) yield 'it has ended or was paid'
-    if ((state === 'settling') !== (outcome !== null)) yield outcome ? `it has come to be ${outcome.outcome}` : 'nothing has come of it'
+    if ((state === 'settling') !== (outcome !== null)) yield outcome ? `it has the outcome ${outcome.outcome}` : 'nothing has come of it'
     if (state === 'processing' && task.epoch < 1) yield 'nobody claimed it'
     if (state !== 'pending' && task.outbox.length > 0) yield 'it announces its end'
     return

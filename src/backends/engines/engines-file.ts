@@ -111,7 +111,7 @@ const Defaults = Type.Object(
     ),
     quality: Type.Optional(Type.Enum([...QUALITIES], { description: 'One of `qualities`; the default of the model when left out.' })),
   },
-  { ...closed, description: 'What a request has that leaves it out.' },
+  { ...closed, description: 'Values for requests that leave them out.' },
 )
 
 const Quality = Type.Object(
@@ -119,7 +119,7 @@ const Quality = Type.Object(
     factor: Type.Number({
       minimum: 0.001,
       maximum: 1000,
-      description: 'How many times the price of the route a task of this quality costs.',
+      description: 'Factor by which this quality multiplies the price of the route.',
     }),
     value: Type.Optional(
       Type.String({ minLength: 1, maxLength: 100, description: 'What the model calls it; its name here when left out.' }),

@@ -22,7 +22,7 @@ export function FirstFrame({ frame, choose }: { frame: Source | null; choose: (f
           <Chosen source={frame} isShownBelow={false} />
         </div>
       ) : (
-        <Field label={`${label('image_url')} (optional)`} hint="An image of the gallery, a file, or an address.">
+        <Field label={`${label('image_url')} (optional)`} hint="An image from the gallery, a file, or an address.">
           {(wired) => (
             <input
               {...wired}

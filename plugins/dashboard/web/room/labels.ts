@@ -15,7 +15,7 @@ const MAKES: Record<string, string> = {
   music: 'A piece of music from your words.',
 }
 const ENGINES: Record<string, string> = {
-  preview: 'A preview: a placeholder that this service draws without a model.',
+  preview: 'A preview: a placeholder, made without a model.',
   local: 'Runs on this service itself.',
 }
 
@@ -50,11 +50,11 @@ const ADVICE: Record<string, string> = {
   input_not_allowed: 'Upload the file instead of linking to it.',
   input_too_large: 'Use a smaller or shorter source.',
   unsupported_input: 'Choose another source.',
-  start_past_end: 'Let the section begin earlier.',
-  mixed_sources: 'Merge films alone, or recordings alone.',
+  start_past_end: 'Start the section earlier.',
+  mixed_sources: 'Merge only films, or only recordings.',
   mask_mismatch: 'Use a mask with the shape of the picture.',
   result_too_large: 'Make something smaller or shorter.',
-  cannot_fill: 'Mark all of what has to go and no edge of anything else, or less at once.',
+  cannot_fill: 'Mark the whole of what should go and no edge of anything else, or a smaller area.',
   not_supported: 'Choose something else: the service changed what it offers.',
   internal: 'Try again in a moment.',
 }

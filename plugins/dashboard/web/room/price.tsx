@@ -49,7 +49,7 @@ export function PriceLine({ of, hint, isMost = false }: { of: Quoted; hint: stri
 
 function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boolean }) {
   if (of.state === 'none') return <span class="muted">{hint}</span>
-  if (of.state === 'reading') return <span class="muted">Reading the price …</span>
+  if (of.state === 'reading') return <span class="muted">Getting the price …</span>
   if (of.state === 'refused') {
     return (
       <span class="price-bad">

@@ -78,7 +78,7 @@ export function UploadState({ uploading, problem }: { uploading: Uploading | nul
       )}
       {problem && (
         <div role="alert">
-          <Notice tone="danger" title="The file was not taken">
+          <Notice tone="danger" title="The file was not accepted">
             {problem instanceof Problem ? problem.message : String(problem)}
           </Notice>
         </div>

@@ -58,7 +58,7 @@ export function SourceList() {
           </li>
         ))}
       </ol>
-      <p class="hint">Add results of the gallery, or files of your own.</p>
+      <p class="hint">Add results from the gallery, or your own files.</p>
       <div class="row">
         <DropZone send={send} isMany action="Add files" isSmall />
         <Undo />

@@ -37,7 +37,7 @@ export function TrimHandles({ edit, set, source }: Props) {
   }
   return (
     <div class="field trim">
-      <span class="field-label">Section that stays</span>
+      <span class="field-label">Section to keep</span>
       {familyOf(source.type) === 'video' ? <video {...media} playsInline muted /> : <audio {...media} />}
       <div class="trim-track">
         <span

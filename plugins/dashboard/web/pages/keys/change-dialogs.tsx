@@ -50,9 +50,9 @@ export function RotateDialog({ of: { name }, close, confirm, overlap }: Props & 
       <ol class="explained">
         <li>Rotate, and reveal the new key.</li>
         <li>
-          Put it into your programs. The present key still works for <strong>{overlap}</strong>, so nothing stops.
+          Put it into your programs. The current key still works for <strong>{overlap}</strong>, so nothing stops.
         </li>
-        <li>After that the present key is refused.</li>
+        <li>After that the old key is refused.</li>
       </ol>
       <Notice tone="warn">Has somebody else seen the key? Then revoke it instead: after a rotation it still works for {overlap}.</Notice>
     </Confirm>

@@ -35,7 +35,7 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
       toast(`${key.name} ${DONE[what]}`)
     } catch (error) {
       if (error instanceof Problem && error.code === 'conflict')
-        toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
+        toast('The key has been changed elsewhere. This is its current state: try again.', 'danger')
       else toastError(error)
     }
     setAsked(null)
