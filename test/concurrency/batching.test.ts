@@ -5,8 +5,8 @@ import { createBatcher, type BatchOptions, type BatchOutcome } from '../../src/c
 type Asked = { id: string; bytes: number }
 type Sent = { ids: string[]; told: PromiseWithResolvers<BatchOutcome<string>[]> }
 
-/** A kind whose commands a test ends by hand. */
-function commands(kind: Partial<BatchOptions<Asked, string>> = {}, now?: () => number) {
+/** A kind whose commands a test ends by hand. They take no time, unless `now` says so. */
+function commands(kind: Partial<BatchOptions<Asked, string>> = {}, now = () => 0) {
   const sent: Sent[] = []
   const ask = createBatcher<Asked, string>({
     backend: 'store',
@@ -58,6 +58,34 @@ t.test('a command holds a limited number of ids and bytes, and no id twice; a la
   }
   t.same(sent.map(({ ids }) => ids.join('')), ['ab', 'ac', 'd', 'efgh', 'i'])
   t.same(await Promise.all(all), ['a 0', 'a 1', 'b 0', 'c 1', 'd 2', 'e 3', 'f 3', 'g 3', 'h 3', 'i 4'])
+})
+
+t.test('after a command that took its time, calls wait for others as long, up to a few milliseconds, unless they fill a command or nobody waited', async (t) => {
+  let ms = 0
+  const { sent, ask } = commands({ most: 3 }, () => ms)
+  const first = ask('a')
+  await nextTurn()
+  const all = [ask('b')]
+  ms = 1000
+  sent[0]?.told.resolve(answered(sent[0], 1))
+  t.equal(await first, 'a 1')
+  all.push(ask('c'))
+  while (sent.length < 2) await nextTurn()
+  t.same(sent[1]?.ids, ['b', 'c'], 'who came during the pause shares the command')
+  all.push(ask('d'), ask('e'), ask('f'))
+  ms = 2000
+  sent[1]?.told.resolve(answered(sent[1]!, 2))
+  t.same(await Promise.all(all.slice(0, 2)), ['b 2', 'c 2'])
+  await nextTurn()
+  t.same(sent[2]?.ids, ['d', 'e', 'f'], 'a command that is full waits for nobody')
+  ms = 3000
+  sent[2]?.told.resolve(answered(sent[2]!, 3))
+  await Promise.all(all)
+  const last = ask('g')
+  await nextTurn()
+  t.same(sent[3]?.ids, ['g'], 'nobody waited')
+  sent[3]?.told.resolve(answered(sent[3]!, 4))
+  t.equal(await last, 'g 4')
 })
 
 t.test('a failure of one call fails that call; a failure of the command fails its calls and those that it had no room for, but no later call', async (t) => {

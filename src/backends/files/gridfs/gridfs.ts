@@ -41,7 +41,7 @@ const CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 2 * CHUNK_BYTES
 /** A file up to this size is one document and one command, and its metadata are as cheap to read as without bytes. */
 const SMALL_BYTES = 64 * 1024
-const MAX_BATCH = 16
+const MAX_BATCH = 64
 const CONTENDERS = 20
 
 /** Opens the files in the MongoDB of `storeUrl`, and creates the indexes unless they are only read. Throws like `openFiles`. */
@@ -91,6 +91,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     idOf: ({ _id }) => _id,
     shares: false,
     most: MAX_BATCH,
+    weigh: ({ length }) => length,
   })
 
   /** Publishes the file, replacing an earlier one. A lost answer is resolved by a read. */

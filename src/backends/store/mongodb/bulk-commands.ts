@@ -20,7 +20,7 @@ import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.
 export type Written = { _id: string; write?: string }
 
 const MAX_READS = 64
-const MAX_WRITES = 32
+const MAX_WRITES = 64
 /** Approximate bytes of a change. */
 const CHANGE_BYTES = 500
 /** Attempts of a deadlock victim. The server detects a deadlock after a second; an immediate retry would collide with the winner. */

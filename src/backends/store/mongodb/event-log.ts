@@ -31,7 +31,7 @@ export type EventLog = {
   append(events: LoggedEvent[]): Promise<void>
 }
 
-const MAX_WRITTEN = 32
+const MAX_WRITTEN = 64
 /** How often other processes may take the position that this one is about to write. */
 const MAX_TRIES = 100
 const GIVE_WAY_MS = 20

@@ -51,8 +51,9 @@ const MAX_REMEMBERED = 10_000
 /** So many are sent by themselves, whatever the number of the others. */
 const MANY_HOLDS = 100
 
-/** Records in one read; a record with 10,000 holds has 2.5 megabytes. */
-const MAX_READS = 8
+/** Records in one read, and the bytes of one that this process has not seen: with 10,000 holds it has 2.5 megabytes. */
+const MAX_READS = 64
+const UNKNOWN_BYTES = 256 * 1024
 /** Holds of a record that is cached. */
 const HOLDS_CACHED = 16
 
@@ -65,7 +66,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   const subscriptions = database.collection<SubscriptionDocument>('subscriptions')
   const periods = database.collection<Period>('periods')
   const cache = openRecordCache()
-  const writes = new Map<string, { version: number; write: string | null }>()
+  const writes = new Map<string, { version: number; write: string | null; bytes: number }>()
 
   const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
   const swap = batchChanges(subscriptions, weightOfChange)
@@ -78,6 +79,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     idOf: ({ id }) => id,
     shares: true,
     most: MAX_READS,
+    weigh: ({ id }) => writes.get(id)?.bytes ?? UNKNOWN_BYTES,
   })
 
   function outcomeOf(found: Found | Unchanged): BatchOutcome<Answer> {
@@ -86,7 +88,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     try {
       const answer = recordOf(document)
       if (document.outbox) outboxes.found(document.outbox)
-      remember(document._id, document.version, write)
+      remember(answer, write)
       return { answer }
     } catch (failure) {
       return { failure }
@@ -94,8 +96,8 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   }
 
   /** By the `write` of its version, many records are changed in one statement. */
-  function remember(id: string, version: number, write: string | undefined): void {
-    putNewest(writes, id, { version, write: write ?? null }, MAX_REMEMBERED)
+  function remember(record: Subscription, write: string | undefined): void {
+    putNewest(writes, record.id, { version: record.version, write: write ?? null, bytes: bytesOf(record) }, MAX_REMEMBERED)
   }
 
   /** From the cache where the store still has the version of the cached record. */
@@ -187,7 +189,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     const isDone = before
       ? (await swap(changeOf(record, before, write))) === 'swapped'
       : (await insert(documentOf(record, write))) === 'added'
-    if (isDone) remember(record.id, record.version, write)
+    if (isDone) remember(record, write)
     if (isDone) keep(record)
     if (isDone && record.outbox) outboxes.written(record.outbox, record.at)
     return isDone ? 'replaced' : 'conflict'
