@@ -42,13 +42,13 @@ export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
   },
   {
     name: 'an extension takes more than the plan has left',
-    file: 'src/domain/subscription/task-queue.ts', within: 60,
+    file: 'src/domain/subscription/task-queue.ts', within: 200,
     from: "if (added > balanceOf(account).available) return { record, answer: { outcome: 'insufficient' } }",
     to: '',
   },
   {
     name: 'any run may extend a hold',
-    file: 'src/domain/subscription/task-queue.ts', within: 1000,
+    file: 'src/domain/subscription/task-queue.ts', within: 150,
     from: '!held?.run || held.epoch !== input.epoch || held.period',
     to: '!held?.run || held.period',
   },

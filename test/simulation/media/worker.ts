@@ -147,9 +147,10 @@ function runEngine({ rng, hasProvider }: World, task: Task): RunOutcome {
   return { outcome: 'made', cost, result: { file: `${task.id}-${task.epoch}`, ...facts } }
 }
 
-/** The task after its sources turned out to be more than they said, or not; null: the store is unavailable. */
-async function extended({ rng }: World, backends: TaskContext, task: Task): Promise<Task | null> {
+/** The task after its sources turned out to be more than they said, or not; null: the store is unavailable. Reading them may take longer than the run has its lease. */
+async function extended({ rng }: World, machine: Machine, backends: TaskContext, task: Task): Promise<Task | null> {
   if (task.extendableTo === undefined || rng.chance(0.3)) return task
+  await machine.sleep(rng.pick([0, 500, LEASE_MS + 10_000]))
   return extendHold(backends, task, task.estimatedCost + rng.whole(1, 300)).catch((error: unknown) => {
     if (!(error instanceof Unavailable)) throw error
     return null
@@ -162,7 +163,7 @@ async function run(world: World, machine: Machine, claimed: Task): Promise<void>
   const backends = machine.tasks(machine.actor(name, { task: claimed.id, epoch: claimed.epoch }))
   // One in six runs never renews its lease, so that it expires and the run finishes late.
   const silent = rng.chance(0.17)
-  const held = await extended(world, backends, claimed)
+  const held = await extended(world, machine, backends, claimed)
   const task = held ?? claimed
   const atOnce = held ? await openJob(world, machine, backends, task) : ({ outcome: 'unavailable' } as const)
   let lost = false
