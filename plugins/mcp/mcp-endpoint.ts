@@ -65,9 +65,9 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
   async function answer({ id, name, args, era }: DirectCall, context: RequestContext, response: ServerResponse): Promise<void> {
     const result = await call(name, args, context, { mcpReq: { signal: context.signal, notify: async () => {} } })
     const more = era === 'modern' ? { resultType: 'complete', _meta: { [SERVER_INFO_META_KEY]: ABOUT } } : {}
-    response
-      .writeHead(200, { 'content-type': 'application/json' })
-      .end(JSON.stringify({ result: { ...result, ...more }, jsonrpc: '2.0', id }))
+    const body = JSON.stringify({ result: { ...result, ...more }, jsonrpc: '2.0', id })
+    // With its length, head and body are one write.
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }).end(body)
   }
 
   const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ event: 'mcp_request_failed', err }, 'MCP request failed') })

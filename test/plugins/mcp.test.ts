@@ -123,6 +123,7 @@ t.test('a call that is answered without the server of the SDK has the same answe
     const before = { 'mcp-protocol-version': '2025-11-25' }
     const [streamed, plain] = [await endpoint.rpc({ ...legacy, params: { ...legacy.params, _meta: { progressToken: 1 } } }, before), await endpoint.rpc(legacy, before)]
     t.same([streamed.headers.get('content-type'), plain.headers.get('content-type')], ['text/event-stream', 'application/json'])
+    t.equal(plain.headers.get('content-length'), String((await plain.clone().arrayBuffer()).byteLength))
     t.same(JSON.parse(stamped(JSON.stringify(await messageOf(plain)))), JSON.parse(stamped(JSON.stringify(await messageOf(streamed)))), `${name} ${JSON.stringify(args)}`)
   }
 })
