@@ -1,6 +1,6 @@
 /**
  * Processes of the last release and of this version side by side on one store and one broker, for each role, under load: the earlier ones alone, both, this version's alone, and
- * back, and forward again. Requests of one plan go to gateways of both versions in turn.
+ * back, and forward again. Requests of one plan go to gateways of both versions in turn. At the end, processes of both are killed in turn.
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ import { openReceiver, verifies } from '../fakes/receiver.ts'
 import { folderFor } from '../monitoring/alert-drill.ts'
 import { kafka } from '../servers/kafka.ts'
 import { mongodb } from '../servers/mongodb.ts'
-import { all, answer, at, chat, events, post, used, type Json } from './calls.ts'
+import { all, answer, at, chat, events, get, post, used, type Json } from './calls.ts'
 import { openSite } from './deployment.ts'
 import { COMMON_ENGINES, earlierVersion } from './earlier.ts'
 import { eventually } from './eventually.ts'
@@ -24,12 +24,15 @@ import { SIDE_TIMEOUT_MS } from './sides.ts'
 import { persistently } from './systems.ts'
 
 type Version = 'earlier' | 'present'
-type Running = Process & { version: Version }
+/** `isKilled`: what it was asked last may be done or not. */
+type Running = Process & { version: Version; isKilled: boolean }
 
 /** A busy plan is admitted by leases, and charges make usage records: the earlier version may know neither. A gateway that stops serves what was sent before it left the load balancer. */
 const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', WORKER_SLOTS: '2', DRAIN_DELAY_SECONDS: '1', SHUTDOWN_SECONDS: '120' }
 const CODERS = 4
 const ORDER_PAUSE_MS = 250
+/** Orders just before a kill: some of them are begun, and some wait. */
+const BURST = 6
 
 /** Manifests in a folder have one controller at a time. */
 const OTHERS = ['gateway', 'worker', 'dispatcher'] as const
@@ -64,7 +67,7 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
   async function add(version: Version, ...roles: Role[]): Promise<void> {
     const root = version === 'earlier' ? earlier?.root : undefined
     const start = async (role: Role): Promise<void> => {
-      const one = Object.assign(await persistently(() => site.join(folder, role, env, root)), { version })
+      const one = Object.assign(await persistently(() => site.join(folder, role, env, root)), { version, isKilled: false })
       fleet[version].push(one)
       everyone.push(one)
     }
@@ -75,6 +78,19 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
     const leaving = fleet[version].filter(({ role }) => roles.includes(role))
     fleet[version] = fleet[version].filter(({ role }) => !roles.includes(role))
     await Promise.all(leaving.map(async (one) => t.same(await one.stop(), { code: 0, signal: null }, `a clean stop of the ${version} ${one.role}`)))
+  }
+
+  /** SIGKILL of one that has worked, amid its work; another one of its version takes its place. */
+  async function kill(version: Version, role: Role, n: number): Promise<void> {
+    const one = fleet[version].find((each) => each.role === role)
+    const [gateway] = fleet[version === 'earlier' ? 'present' : 'earlier'].filter((each) => each.role === 'gateway')
+    if (!one || !gateway) throw new Error(`there is no ${version} ${role}, or no gateway of the other version`)
+    await eventually(`work of the ${version} ${role}`, async () => ((await workOf(one)) > 0 ? true : null))
+    await Promise.all(Array.from({ length: BURST }, (_, i) => order(gateway, 1_000_000 + n * BURST + i)))
+    one.isKilled = true
+    fleet[version] = fleet[version].filter((each) => each !== one)
+    await one.kill()
+    await add(version, role)
   }
 
   const declared = (revision: number) => [
@@ -117,14 +133,18 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
   async function order(gateway: Running, n: number): Promise<void> {
     const body = { kind: 'image', prompt: `order ${n}`, size: '64x64', webhook_url: `${receiver.url}/hook` }
     const accepted = await answer(await post(gateway, media, '/api/v1/generations', body, undefined, { 'idempotency-key': `order-${n}` }))
-    if (accepted.status !== 202) throw new Error(`an order was answered ${accepted.status}: ${JSON.stringify(accepted.body)}`)
+    // 200 where a killed gateway had accepted it.
+    if (accepted.status !== 202 && accepted.status !== 200) throw new Error(`an order was answered ${accepted.status}: ${JSON.stringify(accepted.body)}`)
     tasks.add(String(at(accepted.body, 'id')))
   }
   async function repeat(call: (gateway: Running, n: number) => Promise<unknown>, first: number, pauseMs: number): Promise<void> {
     for (let n = first; !isOver; n++) {
       const gateway = gateways()[n % gateways().length]
       if (!gateway) throw new Error('no gateway is there')
-      await call(gateway, n).catch((error: unknown) => failed.push(`${gateway.version}: ${String(error)} ${String((error as Error).cause ?? '')}`))
+      await call(gateway, n).catch((error: unknown) => {
+        if (gateway.isKilled) n-- // Again, at another one.
+        else failed.push(`${gateway.version}: ${String(error)} ${String((error as Error).cause ?? '')}`)
+      })
       await pause(pauseMs)
     }
   }
@@ -133,7 +153,8 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
     const status = await talk(gateway, coding)
     if (status !== 200) throw new Error(`a chat was answered ${status}`)
   }
-  const load = Promise.all([...Array.from({ length: CODERS }, (_, n) => repeat(code, n, 0)), repeat(order, 0, ORDER_PAUSE_MS)])
+  const begin = () => Promise.all([...Array.from({ length: CODERS }, (_, n) => repeat(code, n, 0)), repeat(order, tasks.size, ORDER_PAUSE_MS)])
+  const load = begin()
 
   let revision = 0
   let rotated = await secrets.key('rotated')
@@ -193,8 +214,28 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
   t.equal(reservations.length, served.present)
   t.same(ids('request').toSorted(), reservations.toSorted(), 'one usage record for each coding request of this version')
   t.ok(ids('task').length > 0 && ids('task').every((id) => tasks.has(id)) && new Set(ids('task')).size === ids('task').length, 'at most one usage record for each task')
-  const verified = await command('verify')
-  t.equal(verified.code, 0, `${verified.stdout}${verified.stderr}`.slice(0, 2000))
+  const verified = async () => {
+    const { code, stdout, stderr } = await command('verify')
+    t.equal(code, 0, `${stdout}${stderr}`.slice(0, 2000))
+  }
+  await verified()
+
+  isOver = false
+  const rest = begin()
+  await step('processes of the earlier version join once more', () => add('earlier', ...OTHERS))
+  const both = (['earlier', 'present'] as const).flatMap((version) => OTHERS.map((role) => ({ version, role })))
+  for (const [n, { version, role }] of both.entries()) await step(`a kill of the ${version} ${role}`, () => kill(version, role, n))
+  isOver = true
+  await rest
+  t.same(failed, [])
+  const [left] = gateways()
+  if (!left) return
+  t.equal(await settled(left, media), (tasks.size * IMAGE_PRICE).toFixed(4), 'every task was made and charged once, whoever was killed')
+  await eventually('the webhooks', async () => (new Set(told()).size === tasks.size ? true : null))
+  const sessions = await Promise.all([coding, paused].map(async (key) => at((await get(left, key, '/v1/usage')).body, 'session')))
+  const counted = sessions.reduce<number>((sum, session) => sum + Number(at(session, 'used')) + Number(at(session, 'reserved')), 0)
+  t.ok(counted >= tokens, `${tokens} tokens were answered, and ${counted} are charged or reserved`)
+  await verified()
   end()
 })
 

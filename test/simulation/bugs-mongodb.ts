@@ -72,4 +72,16 @@ export const MONGODB_BUGS: Bug[] = [
     from: `const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))`,
     to: 'const pending = released',
   },
+  {
+    name: 'a queue is forgotten while its deliveries are leased',
+    file: `${STORE}/delivery-claims.ts`, scenario: 'media', within: 20,
+    from: '[...(next ? [timeOf(next)] : []), ...(due.length > 0 ? [leaseUntil] : [])]',
+    to: 'next ? [timeOf(next)] : []',
+  },
+  {
+    name: 'deliveries that were read ahead are taken for all of their queue',
+    file: `${STORE}/delivery-claims.ts`, scenario: 'media', within: 20,
+    from: 'due, later: queue.at, isExact: false }))',
+    to: 'due, later: null, isExact: true }))',
+  },
 ]

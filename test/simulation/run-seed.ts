@@ -54,7 +54,7 @@ export async function runSeed(seed: number, { traced = false, server = null }: S
   try {
     const leases = takesLeases(seed)
     await prepare(real.handles[0].store, leases)
-    const world = openWorld({ seed, start, scenario, real, isSole: server === null && isSoleProcess(seed), leases, trace: traced ? (line) => void lines.push(line) : null })
+    const world = openWorld({ seed, start, scenario, real, isSole: server === null && isSoleProcess(seed), leases, perQueue: server !== null && seed % 3 === 2 ? 1 : 2, trace: traced ? (line) => void lines.push(line) : null })
     begin(world)
     if (hasWrongClocks(seed)) bootAhead(world, ahead.subscriptions, seed, ahead.work)
     if (world.rng.chance(0.2)) world.boot('operator', (machine) => machine.go('verify', () => verifyConcurrently(world, machine)))

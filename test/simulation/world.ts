@@ -44,6 +44,8 @@ export type World = {
   isSole: boolean
   /** Gateways take leases on the plan. */
   leases: boolean
+  /** Webhooks that a receiver gets at once. With one, the adapter of MongoDB remembers others that are due. */
+  perQueue: number
   /** Runs of engines begin jobs at a provider, which bills what it has begun. */
   hasProvider: boolean
   machines: Machine[]
@@ -67,9 +69,9 @@ const MAX_STALL_MS = 1_500
 
 export class Crashed extends Error {}
 
-export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; isSole: boolean; leases: boolean; trace: ((line: string) => void) | null }
+export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; isSole: boolean; leases: boolean; perQueue: number; trace: ((line: string) => void) | null }
 
-export function openWorld({ seed, start, scenario, real, isSole, leases, trace }: WorldOptions): World {
+export function openWorld({ seed, start, scenario, real, isSole, leases, perQueue, trace }: WorldOptions): World {
   const rng = rngOf(seed)
   const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
   const wrongClocks = hasWrongClocks(seed)
@@ -186,6 +188,7 @@ export function openWorld({ seed, start, scenario, real, isSole, leases, trace }
     recovering: false,
     busyRecord: null,
     isSole,
+    perQueue,
     leases,
     hasProvider: seed % 8 === 5,
     machines: [],

@@ -224,6 +224,22 @@ t.test('an invalid address is refused in a sentence without the password', async
   }
 })
 
+t.test('a delivery that another process has claimed since it was read ahead is not claimed again, and no other is passed over', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { place } = await emptyDatabase(t, server)
+  const all = await place(t)
+  const stores = [await all.open(), await all.open()]
+  const made = Array.from({ length: 12 }, (_, n) => n + 1)
+  for (const n of made) await stores[0]!.createTask(task(n))
+  for (const n of made) await stores[0]!.relay(task(n).id, [delivery(n)], [])
+  const claimed: string[] = []
+  // They became due at once, so that the time of their queue does not tell one process what the other has claimed.
+  for (const turn of [0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1])
+    for (const { id } of await stores[turn]!.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 99, perTenant: 99, perQueue: 99 })) claimed.push(id)
+  t.same(claimed.toSorted(), made.map((n) => delivery(n).id).toSorted())
+})
+
 t.test('concurrent processes on one record are exact: none reserves past the limit, and each use is charged', async (t) => {
   const server = await mongodb(t)
   if (!server) return

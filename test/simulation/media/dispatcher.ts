@@ -13,7 +13,7 @@ const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
 const DELAYS_MS = [0, 30_000, 120_000, 600_000, 3_600_000]
 const TIMEOUT_MS = 30_000
 const TICK_MS = 4_000
-export const CAPS = { limit: 8, perHost: 4, perTenant: 6, perQueue: 2 }
+export const capsOf = ({ perQueue }: World) => ({ limit: 8, perHost: 4, perTenant: 6, perQueue })
 export const DELIVERY_LEASE_MS = 60_000
 
 export async function mintKeys(store: Store, accounts: Account[]): Promise<void> {
@@ -32,7 +32,7 @@ export function dispatcher(world: World, machine: Machine): void {
     world.broker.consume({ process: machine.process, kinds: ['webhook'], takes: () => true, received: async () => wake() })
     while (!world.recovering) {
       const now = machine.clock()
-      const claimed = await store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS).catch(() => [])
+      const claimed = await store.claimDeliveries(now, now + DELIVERY_LEASE_MS, capsOf(world)).catch(() => [])
       for (const delivery of claimed) machine.go('deliver', async () => void (await deliverOne(world, machine, delivery)))
       const timer = world.scheduler.sleep(machine.process, TICK_MS)
       wake = timer.wake

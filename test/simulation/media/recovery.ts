@@ -5,7 +5,7 @@ import type { Task } from '../../../src/domain/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
 import { SKEW_MS, type Machine, type World } from '../world.ts'
 import { ACCOUNTS, KINDS } from './accounts.ts'
-import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
+import { capsOf, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
 import { LEASE_MS, openJob, runTask, sweepOptions } from './worker.ts'
 
 /** Seconds before each round: leases, claims and pending tasks expire after minutes, and the last delivery attempt is over an hour away. */
@@ -47,7 +47,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   world.checker.checkClaimed(startedAt - SKEW_MS, world.busyRecord)
   for (;;) {
     const now = machine.clock()
-    const claimed = await backends.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS)
+    const claimed = await backends.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, capsOf(world))
     if (claimed.length === 0) return
     for (const delivery of claimed) await deliverOne(world, machine, delivery)
   }
