@@ -1,5 +1,5 @@
 /** The upstreams in use: applies a changed UPSTREAMS file while calls are in flight, and starts the built-in echo on demand. */
-import { openUpstream, type Upstream } from './http/connection-pool.ts'
+import { openUpstream, type Upstream } from './http/upstream.ts'
 import type { UpstreamLog } from './selection/retry-and-failover.ts'
 import type { UpstreamSettings } from './upstreams-file.ts'
 
@@ -27,7 +27,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
 
   function drain(upstream: Upstream): void {
     draining.add(upstream)
-    void upstream.drain().finally(() => draining.delete(upstream))
+    void upstream.pool.drain().finally(() => draining.delete(upstream))
   }
 
   return {
@@ -53,7 +53,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       const open = [...active.values(), ...draining]
       active = new Map()
       all = []
-      await Promise.all(open.map((upstream) => upstream.destroy()))
+      await Promise.all(open.map((upstream) => upstream.pool.destroy()))
       const stopping = echo
       echo = null
       if (stopping) await (await stopping).close()

@@ -5,15 +5,18 @@ import { mock } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
-import type { Dispatcher } from 'undici'
 import { Attempt } from '../../src/upstream/http/attempt.ts'
-import type { Upstream } from '../../src/upstream/http/connection-pool.ts'
+import type { Connection, ResponseHandler } from '../../src/upstream/http/connection.ts'
+import { parseHead } from '../../src/upstream/http/response-head.ts'
+import type { Upstream } from '../../src/upstream/http/upstream.ts'
 import { openChatStream } from '../../src/upstream/wires/chat/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import type { UpstreamCall } from '../../src/upstream/wires/wire.ts'
 import type { UpstreamEvent } from '../../src/upstream/selection/retry-and-failover.ts'
 import { chatStream, completion } from '../fakes/upstream-wire.ts'
 import { chat, openGateway } from './gateway.ts'
+
+const OK = parseHead('HTTP/1.1 200 OK\r\n\r\n')
 
 t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   let now = performance.now()
@@ -25,16 +28,16 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   const read = (end: boolean) => {
     const aborts: Error[] = []
     const told: string[] = []
-    const controller = { rawHeaders: null, pause() {}, resume() {}, abort: (reason: Error) => void aborts.push(reason) } as unknown as Dispatcher.DispatchController
+    const connection = { pause() {}, resume() {}, destroy: (reason: Error) => void aborts.push(reason) } as unknown as Connection
     const pool = {
-      dispatch(_options: unknown, attempt: Attempt) {
-        attempt.onRequestStart(controller)
-        attempt.onResponseStart(controller, 200, {})
-        attempt.onResponseData(controller, Buffer.from(chatStream('a').join('')))
-        if (end) attempt.onResponseEnd()
+      send(_head: string, _body: unknown, attempt: ResponseHandler) {
+        attempt.responseBegun(OK)
+        attempt.responseData(Buffer.from(chatStream('a').join('')))
+        if (end) attempt.responseEnded()
+        return connection
       },
     }
-    const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => ({ path: '/', headers: [] }), pool } as unknown as Upstream
+    const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool } as unknown as Upstream
     const sink = { bytes() {}, ended: (failure: unknown) => void told.push(failure === null ? 'ended' : 'failed') }
     new Attempt(upstream, call, sink, { answered: () => void told.push('answered'), failed: (error) => t.fail(error.message) }).send('pool', '{}')
     now += 60_000
@@ -52,25 +55,25 @@ function attemptWith(text: string, answered: (attempt: Attempt) => void): { atte
   const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, now: 1 }) } as unknown as UpstreamCall
   const calls: string[] = []
   const note = (name: string) => () => void calls.push(name)
-  const controller = { rawHeaders: null, pause: note('pause'), resume: note('resume'), abort: note('abort') } as unknown as Dispatcher.DispatchController
+  const connection = { pause: note('pause'), resume: note('resume'), destroy: note('destroy') } as unknown as Connection
   const pool = {
-    dispatch(_options: unknown, attempt: Attempt) {
-      attempt.onRequestStart(controller)
-      attempt.onResponseStart(controller, 200, {})
+    send(_head: string, _body: unknown, attempt: ResponseHandler) {
+      attempt.responseBegun(OK)
+      return connection
     },
   }
-  const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => ({ path: '/', headers: [] }), pool } as unknown as Upstream
+  const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool } as unknown as Upstream
   const outcome = { answered: () => answered(attempt), failed: note('failed') }
   const attempt = new Attempt(upstream, call, { bytes() {}, ended: note('ended') }, outcome)
   attempt.send('pool', '{}')
-  attempt.onResponseData(controller, Buffer.from(text))
+  attempt.responseData(Buffer.from(text))
   return { attempt, calls, outcome: new WeakRef(outcome) }
 }
 
 t.test('a stream that is paused at its beginning and has ended is read to the end of its body, so that its connection is free', async (t) => {
   const { attempt, calls } = attemptWith(chatStream('a').join(''), (one) => one.pause())
   t.same(calls, ['pause', 'ended', 'resume'])
-  attempt.onResponseEnd()
+  attempt.responseEnded()
   t.same(calls, ['pause', 'ended', 'resume'])
 })
 

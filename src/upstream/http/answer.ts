@@ -1,6 +1,5 @@
 /** What an upstream answers: text for the client as it comes, or an error of the upstream. */
 import type { Failure } from '../../domain/errors.ts'
-import { isErrorOfIdleConnection } from './connection-pool.ts'
 
 /** Where the text of an answer goes. It may abort in any call. */
 export type AnswerSink = {
@@ -22,14 +21,14 @@ export type AnswerSource = {
 export class AttemptError extends Error {
   readonly status: number
   readonly retryAfterMs: number | null
-  /** There was no response because a connection failed that had been idle. */
+  /** There was no response because a connection broke that had been idle. */
   readonly onIdleConnection: boolean
 
-  constructor(message: string, status: number, cause?: unknown, retryAfterMs: number | null = null) {
+  constructor(message: string, status: number, cause?: unknown, retryAfterMs: number | null = null, onIdleConnection = false) {
     super(message, { cause })
     this.name = 'AttemptError'
     this.status = status
     this.retryAfterMs = retryAfterMs
-    this.onIdleConnection = status === 0 && isErrorOfIdleConnection(cause)
+    this.onIdleConnection = onIdleConnection
   }
 }

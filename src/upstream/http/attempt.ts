@@ -1,11 +1,13 @@
 /** One attempt at one upstream: an HTTP request and its response. Until the answer begins it can be retried; afterwards it cannot. */
-import type { Dispatcher } from 'undici'
 import { overloaded } from '../sse/stream-rewriter.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { AttemptError, type AnswerSink, type AnswerSource } from './answer.ts'
-import type { Connections, RequestHead, Upstream } from './connection-pool.ts'
+import type { Connection, ResponseHandler } from './connection.ts'
+import type { Connections } from './connection-pool.ts'
 import { openDeadline } from '../../http/deadlines.ts'
+import type { ResponseHead } from './response-head.ts'
 import { readerFor, type ErrorReader } from './response-reader.ts'
+import type { Upstream } from './upstream.ts'
 
 /** How an attempt turned out; one of both is called, once. */
 export type AttemptOutcome = {
@@ -18,15 +20,13 @@ export type AttemptOutcome = {
 /** An upstream exceeded one of its timeouts. */
 class UpstreamTimeout extends Error {}
 
-/** A larger body, and that of a stream, is sent as an iterable, which is empty once it is sent; undici keeps a buffer until the response has ended. */
-const LARGE_BODY_BYTES = 16 * 1024
 /** Time for an upstream to end the body after its terminal event, so that its connection can be reused. */
 const BODY_END_MS = 1000
 
 const NOBODY: AnswerSink & AttemptOutcome = { bytes() {}, ended() {}, answered() {}, failed() {} }
 
 /** A class, because it lives as long as its answer: what it needs no longer is a field that is cleared, where a closure would keep it. */
-export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
+export class Attempt implements ResponseHandler, AnswerSource {
   readonly #upstream: Upstream
   #sink: AnswerSink
   #outcome: AttemptOutcome
@@ -35,7 +35,8 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
   readonly #deadline = openDeadline(() => this.#expired())
   readonly #firstByteMs: number
   readonly #idleMs: number
-  #controller: Dispatcher.DispatchController | null = null
+  /** Null once the response has ended: then it is another request's. */
+  #connection: Connection | null = null
   #reader: StreamRewriter | ErrorReader | null = null
   /** `told`: the sink knows the end, or has aborted. */
   #state: 'waiting' | 'answering' | 'told' = 'waiting'
@@ -57,24 +58,24 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
 
   /** Sends the call with this body. Timeouts hold for the whole response; time in which it is paused does not count. */
   send(connections: Connections, body: string | Buffer[]): void {
-    const { head } = this.#upstream
+    const { pool, head } = this.#upstream
     if (!this.#call) return
     this.#deadline.move(this.#firstByteMs)
-    this.#upstream[connections].dispatch(optionsOf(head(this.#call), body, this.#call.stream), this)
+    this.#connection = pool.send(head(this.#call), body, this, connections)
   }
 
   pause(): void {
     if (this.#isClosed) return
     this.#isPaused = true
     this.#deadline.clear()
-    this.#controller?.pause()
+    this.#connection?.pause()
   }
 
   resume(): void {
     if (this.#isClosed || !this.#isPaused) return
     this.#isPaused = false
     this.#deadline.move(this.#state === 'told' ? BODY_END_MS : this.#hasBytes ? this.#idleMs : this.#firstByteMs)
-    this.#controller?.resume()
+    this.#connection?.resume()
   }
 
   abort(): void {
@@ -82,50 +83,39 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
     this.#close(new Error('the answer is not needed any more'))
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller
-    // Aborted while it was queued for a connection.
-    if (this.#isClosed) controller.abort(new Error('aborted'))
-  }
-
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: Record<string, string | string[] | undefined>): void {
-    // A buffer for each name and value, which undici would keep as long.
-    controller.rawHeaders = null
+  responseBegun(head: ResponseHead): void {
     const call = this.#call
-    if (this.#isClosed || status < 200 || !call) return
+    if (this.#isClosed || !call) return
     this.#call = null
     try {
-      this.#reader = readerFor(status, headers, call, this.#upstream.templates)
+      this.#reader = readerFor(head, call, this.#upstream.templates)
     } catch (error) {
       this.#fail(error as Error)
     }
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  responseData(bytes: Buffer): void {
     if (this.#isClosed || this.#state === 'told' || !this.#reader) return
     this.#hasBytes = true
     if (!this.#isPaused) this.#deadline.move(this.#idleMs)
-    const read = this.#reader.push(chunk)
+    const read = this.#reader.push(bytes)
     if (typeof read === 'string') this.#deliver(this.#reader as StreamRewriter, read)
     else if (!read) this.#fail((this.#reader as ErrorReader).end())
   }
 
-  onResponseEnd(): void {
+  responseEnded(): void {
     if (this.#isClosed) return
     this.#over()
-    if (this.#state === 'told') return
-    if (!this.#reader) this.#fail(new AttemptError('no response', 0))
-    else {
-      const read = this.#reader.end()
-      if (typeof read === 'string') this.#deliver(this.#reader as StreamRewriter, read)
-      else this.#fail(read)
-    }
+    if (this.#state === 'told' || !this.#reader) return
+    const read = this.#reader.end()
+    if (typeof read === 'string') this.#deliver(this.#reader as StreamRewriter, read)
+    else this.#fail(read)
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  responseFailed(error: Error, onIdleConnection: boolean): void {
     if (this.#isClosed) return
     this.#over()
-    this.#break(error)
+    this.#break(error, onIdleConnection)
   }
 
   #deliver(answer: StreamRewriter, text: string): void {
@@ -168,9 +158,11 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
   }
 
   /** The connection broke. */
-  #break(error: Error): void {
+  #break(error: Error, onIdleConnection = false): void {
     if (this.#state === 'waiting')
-      this.#fail(this.#reader ? new AttemptError('response cut off', 200, error) : new AttemptError('no response', 0, error))
+      this.#fail(
+        this.#reader ? new AttemptError('response cut off', 200, error) : new AttemptError('no response', 0, error, null, onIdleConnection),
+      )
     else if (this.#state === 'answering') {
       const sink = this.#sink
       this.#release()
@@ -187,32 +179,21 @@ export class Attempt implements Dispatcher.DispatchHandler, AnswerSource {
 
   #close(reason: Error): void {
     if (this.#isClosed) return
+    const connection = this.#connection
     this.#over()
-    this.#controller?.abort(reason)
+    connection?.destroy(reason)
   }
 
   #over(): void {
     this.#isClosed = true
+    this.#connection = null
     this.#deadline.clear()
   }
 
-  /** undici keeps what it called until the next request on the connection. */
+  /** What holds the attempt longer than its answer lasts does not hold these. */
   #release(): void {
     this.#state = 'told'
     this.#sink = this.#outcome = NOBODY
     this.#reader = null
   }
-}
-
-function optionsOf({ path, headers }: RequestHead, body: string | Buffer[], isStream: boolean): Dispatcher.DispatchOptions {
-  const pieces = typeof body === 'string' ? [body] : body
-  const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0)
-  const options = { method: 'POST', path, headersTimeout: 0, bodyTimeout: 0 } as const
-  // undici writes the content-length of a text.
-  if (typeof body === 'string' && !isStream && length <= LARGE_BODY_BYTES) return { ...options, headers, body }
-  return { ...options, headers: [...headers, 'content-length', String(length)], body: iterableOf(pieces) as unknown as Buffer }
-}
-
-function* iterableOf(pieces: (string | Buffer)[]): Generator<string | Buffer> {
-  while (pieces.length > 0) yield pieces.shift() ?? ''
 }

@@ -1,133 +1,112 @@
-/** Connection pool per upstream: connections, TLS, URL, API key and the headers of every request. */
-import { subscribe } from 'node:diagnostics_channel'
-import type { Socket } from 'node:net'
-import { buildConnector, Pool } from 'undici'
-import { dropContinue } from '../../http/interim-answers.ts'
-import { sentBetas } from '../policy/betas.ts'
-import type { RequestPolicy } from '../policy/request-policy.ts'
-import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
-import type { UpstreamSettings } from '../upstreams-file.ts'
-import type { TemplateSets } from '../sse/event-templates.ts'
-import { PATHS, type Target, type UpstreamCall, type WireName } from '../wires/wire.ts'
-
-/** Path and headers of a request, names and values in turn. */
-export type RequestHead = { path: string; headers: string[] }
+/** The connections to one origin, by HTTP/1.1 with a client of our own (docs/decisions/0105-own-http-client.md). */
+import { Connection, type ConnectionOptions, type ResponseHandler } from './connection.ts'
 
 /** Where a request is sent: over a kept connection or a new one, or over one of its own. */
 export type Connections = 'pool' | 'unpooled'
 
-/** An upstream in use. */
-export type Upstream = {
-  settings: UpstreamSettings
-  breaker: Breaker
-  pool: Pool
-  /** A connection of its own for each request. */
-  unpooled: Pool
-  /** Finishes the calls in flight. */
+export type ConnectionPool = {
+  /**
+   * Sends a request with this body, which it takes over. `head`: the request line and the fields, each with its line end, without `connection` and `content-length`.
+   * Returns the connection, which is the handler's until the response has ended or failed; null when it has failed at once.
+   */
+  send(head: string, body: string | Buffer[], handler: ResponseHandler, connections: Connections): Connection | null
+  /** Finishes the requests in flight. */
   drain(): Promise<void>
-  /** Ends the calls in flight. */
+  /** Ends the requests in flight. */
   destroy(): Promise<void>
-  target: Target
-  /** What its streams have in common. */
-  templates: TemplateSets
-  head(call: Pick<UpstreamCall, 'wire' | 'stream' | 'betas'>): RequestHead
 }
 
-/** Opens the pool of one upstream. `baseUrl` and `apiKey` are arguments because the built-in echo gets both when it starts. */
-export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey: string | null): Upstream {
-  const url = new URL(baseUrl)
-  const options = {
-    allowH2: false,
-    keepAliveTimeout: 30_000,
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    connect: connector(settings.timeouts.connectMs),
-  }
-  const pool = new Pool(url.origin, { ...options, pipelining: 1 })
-  const unpooled = new Pool(url.origin, { ...options, pipelining: 0 })
-  const both = async (end: (one: Pool) => Promise<void>) =>
-    void (await Promise.all([pool, unpooled].map((one) => end(one).catch(() => {}))))
-  const policy = { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force }
-  return {
-    settings,
-    breaker: openBreaker(settings.breaker),
-    pool,
-    unpooled,
-    drain: () => both((one) => one.close()),
-    destroy: () => both((one) => one.destroy()),
-    target: {
-      model: settings.model,
-      maxTokensField: settings.maxTokensField ?? null,
-      policy,
+/** Opens a pool that is empty. `connectMs`: for a connection and its TLS handshake. */
+export function openConnectionPool({ protocol, hostname, port }: URL, connectMs: number): ConnectionPool {
+  const isTls = protocol === 'https:'
+  const all = new Set<Connection>()
+  /** The connection that was used last is the last one. */
+  const free: Connection[] = []
+  /** Freed in this turn of the event loop, and in the one before. */
+  let freed: Connection[] = []
+  let settling: Connection[] = []
+  /** With a request that is sent at the end of this turn. */
+  let due: Connection[] = []
+  let isScheduled = false
+  let state: 'open' | 'draining' | 'destroyed' = 'open'
+  const closed = Promise.withResolvers<void>()
+
+  const options: ConnectionOptions = {
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: Number(port) || (isTls ? 443 : 80),
+    isTls,
+    connectMs,
+    session: undefined,
+    freed(connection) {
+      if (state !== 'open') return connection.destroy(new Error('drained'))
+      freed.push(connection)
+      schedule()
     },
-    templates: new Map(),
-    head: requestHeads(url, apiKey, settings.headers, policy),
+    closed(connection) {
+      all.delete(connection)
+      const at = free.indexOf(connection)
+      if (at >= 0) free.splice(at, 1)
+      if (state !== 'open' && all.size === 0) closed.resolve()
+    },
   }
-}
 
-/** They differ by wire and by the form of the answer alone, so that each is made once. */
-function requestHeads(url: URL, apiKey: string | null, additional: Record<string, string>, policy: RequestPolicy): Upstream['head'] {
-  const common = {
-    'user-agent': 'tollgate',
-    ...Object.fromEntries(Object.entries(additional).map(([name, value]) => [name.toLowerCase(), value])),
-    'content-type': 'application/json',
-    'accept-encoding': 'identity',
+  function schedule(): void {
+    if (!isScheduled) setImmediate(turn)
+    isScheduled = true
   }
-  const headOf = (wire: WireName, accept: string): RequestHead => ({
-    path: `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
-    headers: Object.entries({ ...credentials(wire, url, apiKey), ...common, accept }).flat(),
-  })
-  const headsOf = (wire: WireName) => ({ json: headOf(wire, 'application/json'), stream: headOf(wire, 'text/event-stream') })
-  const heads = { chat: headsOf('chat'), responses: headsOf('responses'), messages: headsOf('messages') }
-  return ({ wire, stream, betas = [] }) => {
-    const head = heads[wire][stream ? 'stream' : 'json']
-    const sent = sentBetas(betas, policy)
-    return sent === '' ? head : { ...head, headers: [...head.headers, 'anthropic-beta', sent] }
+
+  /**
+   * At the end of each turn with something to do. What a server sends though nobody asked for it, such as a second response, or the end of the connection, arrives
+   * within a turn and must not meet the next request. And the requests of a turn are written one after another, which wakes a server of the same machine once.
+   */
+  function turn(): void {
+    const ready = settling.concat(due)
+    settling = freed
+    freed = []
+    due = []
+    isScheduled = false
+    if (settling.length > 0) schedule()
+    for (const connection of ready) {
+      if (connection.isIdle()) free.push(connection)
+      connection.settled()
+    }
   }
-}
 
-/** Servers of the Messages wire read the key from either header. Anthropic's own take a `Bearer` for a token of another kind: they get `x-api-key` alone. */
-function credentials(wire: WireName, { hostname }: URL, apiKey: string | null): Record<string, string> {
-  const version: Record<string, string> = wire === 'messages' ? { 'anthropic-version': '2023-06-01' } : {}
-  if (apiKey === null) return version
-  const bearer = { authorization: `Bearer ${apiKey}` }
-  if (wire !== 'messages') return bearer
-  return { ...version, 'x-api-key': apiKey, ...(/(?:^|\.)anthropic\.com$/.test(hostname) ? {} : bearer) }
-}
+  function idle(): Connection | undefined {
+    for (let last = free.pop(); last; last = free.pop()) {
+      if (!last.isIdle()) continue
+      due.push(last)
+      schedule()
+      return last
+    }
+    return settling.find((one) => one.isIdle()) ?? freed.find((one) => one.isIdle())
+  }
 
-/** Of a connection. `receivedBefore`: the bytes that it had received when the last request was sent on it. */
-type Exchange = { receivedBefore: number; expectAnswer: () => void }
-const exchanges = new WeakMap<Socket, Exchange>()
-subscribe('undici:client:sendHeaders', (message) => {
-  const { socket } = message as { socket: Socket }
-  const exchange = exchanges.get(socket)
-  if (!exchange) return
-  exchange.receivedBefore = socket.bytesRead
-  exchange.expectAnswer()
-})
+  function connect(isKept: boolean): Connection {
+    const made = new Connection(options, isKept)
+    all.add(made)
+    return made
+  }
 
-/** Errors of connections that had been idle, such as one that the server closes while we send on it (RFC 9112, section 9.3.1). */
-const errorsOfIdle = new WeakSet<Error>()
+  function close(next: 'draining' | 'destroyed'): Promise<void> {
+    state = next
+    for (const one of all) if (next === 'destroyed' || one.isIdle()) one.destroy(new Error('the upstream is not in use any more'))
+    if (all.size === 0) closed.resolve()
+    return closed.promise
+  }
 
-/** Whether a request failed with a connection that had served another one, before any byte of an answer. It says nothing about the state of the upstream. */
-export function isErrorOfIdleConnection(error: unknown): boolean {
-  return error instanceof Error && errorsOfIdle.has(error)
-}
-
-function connector(timeoutMs: number): buildConnector.connector {
-  const connect = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true, allowH2: false })
-  return (options, callback) =>
-    connect(options, (...result) => {
-      const [, socket] = result
-      if (socket) follow(socket)
-      callback(...result)
-    })
-}
-
-function follow(socket: Socket): void {
-  const exchange: Exchange = { receivedBefore: 0, expectAnswer: dropContinue(socket) }
-  exchanges.set(socket, exchange)
-  socket.once('error', (error) => {
-    if (exchange.receivedBefore > 0 && socket.bytesRead === exchange.receivedBefore) errorsOfIdle.add(error)
-  })
+  return {
+    send(head, body, handler, connections) {
+      if (state === 'destroyed') {
+        handler.responseFailed(new Error('the upstream is not in use any more'), false)
+        return null
+      }
+      const isKept = connections === 'pool' && state === 'open'
+      const used = (isKept ? idle() : undefined) ?? connect(isKept)
+      used.send(head, body, handler)
+      return used
+    },
+    drain: () => close('draining'),
+    destroy: () => close('destroyed'),
+  }
 }

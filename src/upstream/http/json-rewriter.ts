@@ -33,7 +33,7 @@ export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): Strea
   const rewriter: StreamRewriter = {
     push(chunk) {
       size += chunk.length
-      if (size <= MAX_BYTES) chunks.push(chunk)
+      if (size <= MAX_BYTES) chunks.push(Buffer.from(chunk))
       else fail(new BadAnswer('the answer is too large'))
       return ''
     },

@@ -5,25 +5,25 @@ import type { TemplateSets } from '../sse/event-templates.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { AttemptError } from './answer.ts'
 import { openJsonRewriter } from './json-rewriter.ts'
+import type { ResponseHead } from './response-head.ts'
 
 /** Collects the body of an error, of which `end` makes the error. `push` is false once it has enough. */
 export type ErrorReader = { push(chunk: Buffer): boolean; end(): Error }
-type Headers = Record<string, string | string[] | undefined>
 
 /** More of an error says nothing. */
 const MAX_ERROR_BYTES = 64 * 1024
 
 /** The reader of a response to the call. Throws an `AttemptError` for one that cannot be read. */
-export function readerFor(status: number, headers: Headers, call: UpstreamCall, templates: TemplateSets): StreamRewriter | ErrorReader {
-  const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
-  if (encoding !== 'identity') throw new AttemptError(`content encoding ${encoding}`, status)
+export function readerFor(head: ResponseHead, call: UpstreamCall, templates: TemplateSets): StreamRewriter | ErrorReader {
+  const { status } = head
+  const encoding = head.contentEncoding.toLowerCase()
+  if (encoding !== '' && encoding !== 'identity') throw new AttemptError(`content encoding ${encoding}`, status)
   if (status !== 200)
     return errorReader(
-      (text) =>
-        clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(headers)),
+      (text) => clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head)),
     )
   if (!call.stream) return openJsonRewriter(call)
-  const type = String(headers['content-type'] ?? '').toLowerCase()
+  const type = head.contentType.toLowerCase()
   if (type === '' || type.startsWith('text/event-stream')) return call.openRewriter(templates)
   return errorReader((text) => clientErrorIn(errorMember(text)) ?? new AttemptError(`content type ${type} instead of a stream`, status))
 }
@@ -33,7 +33,7 @@ function errorReader(errorOf: (text: string) => Error): ErrorReader {
   let left = MAX_ERROR_BYTES
   return {
     push(chunk) {
-      if (left > 0) chunks.push(chunk.subarray(0, left))
+      if (left > 0) chunks.push(Buffer.from(chunk.subarray(0, left)))
       left -= chunk.length
       return left > 0
     },
@@ -51,7 +51,6 @@ function errorMember(text: string): unknown {
 }
 
 /** `Retry-After` (RFC 9110, section 10.2.3) in milliseconds, where it is a number of seconds. */
-function retryAfterMs(headers: Headers): number | null {
-  const value = headers['retry-after']
-  return typeof value === 'string' && /^\d{1,6}$/.test(value) ? Number(value) * 1000 : null
+function retryAfterMs({ retryAfter }: ResponseHead): number | null {
+  return /^\d{1,6}$/.test(retryAfter) ? Number(retryAfter) * 1000 : null
 }

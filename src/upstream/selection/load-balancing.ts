@@ -1,5 +1,5 @@
 /** Load balancing: the order in which the upstreams are tried, by priority, wire and weight. */
-import type { Upstream } from '../http/connection-pool.ts'
+import type { Upstream } from '../http/upstream.ts'
 import { lists } from '../policy/request-policy.ts'
 import type { UpstreamCall, WireName } from '../wires/wire.ts'
 
