@@ -19,6 +19,8 @@ export type BatchOptions<Request, Answer> = {
   most: number
   /** The approximate bytes that a request adds to the command; 0 when absent. */
   weigh?(request: Request): number
+  /** False: no request waits for others, since its caller holds what others need. */
+  pauses?: boolean
   /** Timeout of one command; 15 s when absent. */
   longestMs?: number
 }
@@ -79,7 +81,7 @@ export function createBatcher<Request, Answer>(
     } finally {
       const pauseMs = Math.min(MAX_PAUSE_MS, now() - begunMs)
       if (waiting.length === 0) isBusy = false
-      else if (waiting.length >= kind.most || pauseMs < 1) begin()
+      else if (kind.pauses === false || waiting.length >= kind.most || pauseMs < 1) begin()
       else startTimer(() => void sendNext(), pauseMs)
     }
   }

@@ -86,6 +86,18 @@ t.test('after a command that took its time, calls wait for others as long, up to
   t.same(sent[3]?.ids, ['g'], 'nobody waited')
   sent[3]?.told.resolve(answered(sent[3]!, 4))
   t.equal(await last, 'g 4')
+
+  const eager = commands({ most: 3, pauses: false }, () => ms)
+  const some = [eager.ask('a')]
+  await nextTurn()
+  some.push(eager.ask('b'))
+  ms = 4000
+  eager.sent[0]?.told.resolve(answered(eager.sent[0], 1))
+  await some[0]
+  await nextTurn()
+  t.same(eager.sent[1]?.ids, ['b'], 'a kind without pauses')
+  eager.sent[1]?.told.resolve(answered(eager.sent[1]!, 2))
+  t.equal(await some[1], 'b 2')
 })
 
 t.test('a failure of one call fails that call; a failure of the command fails its calls and those that it had no room for, but no later call', async (t) => {

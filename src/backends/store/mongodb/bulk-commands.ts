@@ -96,11 +96,12 @@ export type Change = {
 
 /**
  * Changes of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was
- * written.
+ * written. `pauses` as in `BatchOptions`.
  */
 export function batchChanges<D extends Written>(
   collection: Collection<D>,
   weigh: (change: Change) => number = () => CHANGE_BYTES,
+  pauses = true,
 ): (change: Change) => Promise<'swapped' | 'lost'> {
   async function write(statements: Change[][]): Promise<{ matched: number; failed: Map<Change, Failed>; repeated: boolean }> {
     const written = await writeAll(collection, statements.map(operationOf<D>))
@@ -135,6 +136,7 @@ export function batchChanges<D extends Written>(
     shares: false,
     most: MAX_WRITES,
     weigh,
+    pauses,
     longestMs: SWAP_MS,
   })
 }

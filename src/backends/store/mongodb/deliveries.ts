@@ -76,7 +76,8 @@ export function openDeliveries(
   )
 
   // Slots are only freed, and of documents that no other command of claims writes: no two of these wait for each other.
-  const record = batchChanges(collection)
+  // Each recorded attempt frees slots, for which other deliveries wait.
+  const record = batchChanges(collection, undefined, false)
 
   /** The last attempt of most deliveries needs no read, and shares its statement with others. */
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
