@@ -185,9 +185,10 @@ function decidedBySources(request: OperationRequest, media: readonly SourceInfo[
   }
 }
 
-/** Milliseconds; Infinity where unknown. */
+/** Milliseconds; Infinity where unknown, or where the header tells none that a source can have. */
 function lengthOf(info: SourceInfo): number {
-  return info?.atMostMs || info?.durationMs || Infinity
+  const told = info?.atMostMs || info?.durationMs || 0
+  return told > 0 ? told : Infinity
 }
 
 /** Of a picture that a video begins with: a photograph. */

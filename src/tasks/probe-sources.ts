@@ -80,14 +80,23 @@ async function part(egress: Pick<Egress, 'request'>, url: string, at: number, de
   return reply.outcome === 'answered' ? partOf(reply, at) : null
 }
 
-function partOf({ status, headers, body, durationMs }: Extract<Reply, { outcome: 'answered' }>, at: number): Part | null {
-  const told = { bytes: body, tookMs: durationMs }
-  if (status === 206) {
-    const [, from, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/i.exec(String(headers['content-range'])) ?? []
-    return from !== undefined && Number(from) === at ? { ...told, size: sizeOf(size), isRange: true } : null
-  }
-  const length = body.length < PROBE_BYTES ? body.length : sizeOf(headers['content-length'])
-  return status === 200 ? { ...told, size: length, isRange: false } : null
+function partOf(reply: Extract<Reply, { outcome: 'answered' }>, at: number): Part | null {
+  const told = reply.status === 206 ? rangeOf(reply, at) : reply.status === 200 ? wholeOf(reply) : null
+  // A size below what arrived is false: nothing else is believed then.
+  return told && (told.size === null || told.size >= at + reply.body.length)
+    ? { ...told, bytes: reply.body, tookMs: reply.durationMs }
+    : null
+}
+
+type Told = Pick<Part, 'size' | 'isRange'>
+
+function rangeOf({ headers }: Extract<Reply, { outcome: 'answered' }>, at: number): Told | null {
+  const [, from, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/i.exec(String(headers['content-range'])) ?? []
+  return from !== undefined && Number(from) === at ? { size: sizeOf(size), isRange: true } : null
+}
+
+function wholeOf({ headers, body }: Extract<Reply, { outcome: 'answered' }>): Told {
+  return { size: body.length < PROBE_BYTES ? body.length : sizeOf(headers['content-length']), isRange: false }
 }
 
 const sizeOf = (text: unknown): number | null => (Number.isSafeInteger(Number(text)) ? Number(text) : null)

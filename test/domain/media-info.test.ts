@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { contentTypeOf, mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../src/domain/media-info.ts'
+import { wav } from '../backends/engines/media-samples.ts'
 
 const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
 const noFfmpeg = hasFfmpeg ? false : 'ffmpeg is not installed'
@@ -197,4 +198,12 @@ t.test('a file of another type is not media, and no truncated file breaks the re
   for (const sample of samples) for (let length = 0; length <= sample.length; length++) t.doesNotThrow(() => read(sample.subarray(0, length)))
   t.match(read(samples[0]!), { width: 5, height: 4, alpha: true })
   t.match(read(samples[3]!), { width: 5, height: 4, alpha: true })
+})
+
+t.test('no length is below nothing, whatever size a file is said to have', async (t) => {
+  const tagged = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\x01\0', 'latin1'), Buffer.alloc(128), Buffer.from([0xff, 0xfb, 0x90, 0]), Buffer.alloc(5000)])
+  for (const size of [0, 1, 43]) {
+    t.match(mediaInfo(wav(4000), size), { contentType: 'audio/wav', durationMs: null })
+    t.match(mediaInfo(tagged, size), { contentType: 'audio/mpeg', durationMs: null, atMostMs: null })
+  }
 })

@@ -111,6 +111,23 @@ t.test('sources elsewhere are asked at creation what they are, and what they say
   t.equal(server.received.length, 2, 'nor does one that is refused')
 })
 
+t.test('a size that cannot be makes no estimate: the maximum is held, and never less than nothing', async (t) => {
+  const studio = await openStudio(t, { loops: false, probes: true })
+  const server = await openReceiver()
+  t.teardown(() => server.close())
+  const [song, mp3] = [wav(4000), Buffer.alloc(16_000)]
+  for (let at = 0; at < mp3.length; at += 417) mp3.set([0xff, 0xfb, 0x90, 0], at)
+  for (const file of [song, mp3]) {
+    for (const size of ['0', '1', '43', '99999999999999999999']) {
+      const body = file.subarray(0, 65_536)
+      server.always(() => ({ status: 206, headers: { 'content-range': `bytes 0-${body.length - 1}/${size}` }, body }))
+      const merge = { operation: 'merge', media_urls: [`${server.url}/a`, `${server.url}/b`] }
+      const expected = size.length > 2 && file === song ? '0.1960' : '0.6000'
+      t.equal((await studio.operate(merge, {}, '?dry_run=true')).json().estimated_cost, expected, `${file === song ? 'WAV' : 'MP3'} of ${size} bytes`)
+    }
+  }
+})
+
 t.test('a source that is more when its task runs extends the hold, where the plan and max_cost allow it; else what is held bounds the result', async (t) => {
   const studio = await openStudio(t, { probes: true })
   const server = await openReceiver()

@@ -48,6 +48,8 @@ t.test('a source says by its first bytes what it is; one that does not, in time 
     ['a sound by its header', [ranged(SONG, 'bytes=0-65535')], { contentType: 'audio/wav', durationMs: 9000 }],
     ['a length that is said to be less', [partial({ 'content-range': 'bytes 0-65535/80044' }, part)], { durationMs: 5000 }],
     ['a length that is not told', [partial({ 'content-range': 'bytes 0-65535/*' }, part)], { durationMs: 9000 }],
+    ['a size below what was sent', [partial({ 'content-range': 'bytes 0-65535/65535' }, part)], null],
+    ['a size of nothing', [partial({ 'content-range': 'bytes 0-65535/0' }, part)], null],
     ['another part', [partial({ 'content-range': 'bytes 10-65545/80044' }, part)], null],
     ['a part without its place', [partial({}, part)], null],
     ['no file', [{ status: 404, body: FILM }], null],

@@ -7,7 +7,10 @@ export function wavHeader(bytes: Uint8Array, totalBytes: number | null): Header 
   if (data === null) return NOTHING
   const left = totalBytes === null ? null : totalBytes - data.at
   const samples = data.bytes === null ? left : Math.min(data.bytes, left ?? data.bytes)
-  return { ...NOTHING, durationMs: samples === null || data.perSecond === 0 ? null : Math.round((samples / data.perSecond) * 1000) }
+  return {
+    ...NOTHING,
+    durationMs: samples === null || samples < 0 || data.perSecond === 0 ? null : Math.round((samples / data.perSecond) * 1000),
+  }
 }
 
 /** Where the samples of RIFF/WAVE begin, how many bytes they have, null in a file that was streamed, and how many a second takes, 0 when unknown. */
@@ -64,7 +67,7 @@ export function mp3Header(prefix: Uint8Array, totalBytes: number | null, rest: P
   const { frames, size } = countOf(bytes, frame)
   if (frames !== null && Math.abs((totalBytes ?? size) - begins - size) < size / 20)
     return { ...NOTHING, durationMs: Math.round((frames * frame.samples * 1000) / frame.rate) }
-  if (totalBytes === null) return NOTHING
+  if (totalBytes === null || totalBytes < begins) return NOTHING
   const lasts = (kbps: number): number => Math.round(((totalBytes - begins) * 8) / kbps)
   return { ...NOTHING, durationMs: lasts(frame.kbps), atMostMs: lasts(frame.kbpsMin) }
 }

@@ -29,7 +29,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
   if (account.holds.count >= record.terms.media.maxQueuedTasks) return { record, answer: { outcome: 'queue_full' } }
   const { available } = balanceOf(account)
-  if (input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
+  if (!isAmount(input.amount) || input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
   const share = input.keyCap === null ? available : Math.max(0, input.keyCap - keyUsed(account, input.keyId))
   if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
   // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
@@ -48,6 +48,11 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   const next = { ...account, holds: withHold(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now - UNSERVED_MS }
   const held = withAccount({ ...record, rate: rate.rate }, next)
   return { record: held, answer: { outcome: 'held', record: held } }
+}
+
+/** Whether it can be held: no caller asks for another, and one below zero would make money. */
+function isAmount(micro: number): boolean {
+  return Number.isSafeInteger(micro) && micro >= 0
 }
 
 /** Claims the oldest ready task of these kinds if fewer than maxConcurrentTasks run. The same claim id gets the same answer. */
@@ -88,6 +93,7 @@ export function extendHold(record: Subscription | null, input: In<'extendHold'>,
   const held = holdOf(account?.holds, input.task)
   if (!record || !account || !held?.run || held.epoch !== input.epoch || held.period !== account.period.n)
     return { record, answer: { outcome: 'none' } }
+  if (!isAmount(input.amount)) return { record, answer: { outcome: 'insufficient' } }
   const added = input.amount - held.amount
   if (added <= 0) return { record, answer: { outcome: 'extended', added: 0 } }
   if (added > balanceOf(account).available) return { record, answer: { outcome: 'insufficient' } }

@@ -330,3 +330,15 @@ t.test('a hold of an ended period is not extended: what was left of it is gone',
   s.at(START + 31 * DAY)
   t.match(s.run({ op: 'extendHold', task: 'a', epoch: claim.outcome === 'claimed' ? claim.epoch : 0, amount: 500, keyCap: null }), { outcome: 'none' })
 })
+
+t.test('no amount below zero or beyond exact numbers is held, nor extended to', async (t) => {
+  const s = subject()
+  s.hold('a', 400)
+  const claim = s.claim('c1')
+  const epoch = claim.outcome === 'claimed' ? claim.epoch : 0
+  for (const amount of [-1, -1e15, 0.5, NaN, -Infinity, 2 ** 53]) {
+    t.match(s.hold('b', amount), { outcome: 'insufficient' }, String(amount))
+    t.same(s.run({ op: 'extendHold', task: 'a', epoch, amount, keyCap: null }), { outcome: 'insufficient' }, String(amount))
+  }
+  t.same(s.balance(), { granted: 1000, available: 600, held: 400, burned: 0 })
+})
