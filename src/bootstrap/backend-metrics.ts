@@ -156,7 +156,7 @@ export function timeSends(registry: Registry): BrokerContext['sent'] {
 export function countMoney(registry: Registry, byTenant: boolean): TaskContext['moved'] {
   const money = new Counter({
     name: 'tollgate_money_micro_total',
-    help: 'Money of tasks in micro-units: held at creation, captured or voided at the end.',
+    help: 'Money of tasks in micro-units: held at creation and by extensions, captured or voided at the end.',
     labelNames: byTenant ? ['move', 'tenant'] : ['move'],
     registers: [registry],
   })

@@ -109,12 +109,14 @@ export type Task = {
   requestId?: string
   /** The price of its quote; later changes of the list do not matter. */
   price: Price
-  /** The share of the quote that is charged when the task is canceled once its run has begun, in percent. Missing: none. */
+  /** The share of the first quote that is charged when the task is canceled once its run has begun, in percent. Missing: none. */
   cancelPercent?: number
   /** What is held for it. */
   estimatedCost: number
   /** What may be held for it before its engine runs, where its sources are elsewhere and turn out to be more than they said at its creation. Missing: no more. */
   extendableTo?: number
+  /** What was held for it at first, where that may be extended: what a cancellation costs a share of. */
+  quotedCost?: number
   maxAttempts: number
   state: TaskState
   /** The claim that may run it: a run with an older epoch is refused (fencing). */

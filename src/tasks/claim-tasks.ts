@@ -147,7 +147,7 @@ async function returnClaim(context: TaskContext, subscription: string, id: strin
     return now
   }
   if (!task || FINAL.includes(task.state)) {
-    await release(context, subscription, id, task?.estimatedCost ?? 0)
+    await release(context, subscription, id)
     return now
   }
   // Not at once: the head of the queue must not be claimed in a hot loop. A pending task is about to be queued, or rejected by the sweep.

@@ -45,6 +45,7 @@ export type NewTask = Pick<
   | 'cancelPercent'
   | 'estimatedCost'
   | 'extendableTo'
+  | 'quotedCost'
   | 'maxAttempts'
 >
 
@@ -181,7 +182,7 @@ async function confirm(context: TaskContext, task: Task, record: Subscription): 
   if (queued) return accepted(context, queued, record)
   const moved = await store.task(task.tenant, task.id)
   // It may have ended before this hold was taken, for example by a cancellation.
-  if (!moved || FINAL.includes(moved.state)) await release(context, task.subscription, task.id, task.estimatedCost)
+  if (!moved || FINAL.includes(moved.state)) await release(context, task.subscription, task.id)
   if (moved && moved.state !== 'rejected') return { task: moved, record }
   throw overLimit('task_changes', { retryAfterSeconds: 1 })
 }

@@ -1,4 +1,5 @@
 /** What is held for a running task, once its sources are read: it is extended, before the engine runs, where they are more than they said at the creation. */
+import { refusal } from '../domain/api-keys.ts'
 import type { Offer } from '../backends/engines/engine.ts'
 import {
   amountsAtMost,
@@ -37,7 +38,7 @@ export async function fitHold(
 }
 
 /**
- * The task with `amount` micro-units held for it, or as it is where that is not more, or more than its quote, the plan or the key allow: then what is held goes on to bound
+ * The task with `amount` micro-units held for it, or as it is where that is not more, or more than its quote, the plan or the key allow, or these are not active: then what is held goes on to bound
  * the result. The hold is raised before the task, so that it always covers it; either may be repeated by a later run. Throws `Unavailable`.
  */
 export async function extendHold(
@@ -47,9 +48,11 @@ export async function extendHold(
 ): Promise<Task> {
   const wanted = Math.min(amount, task.extendableTo ?? 0)
   if (wanted <= task.estimatedCost) return task
-  const [key] = await store.keyVersions(task.keyId)
-  const command = { op: 'extendHold', task: task.id, epoch: task.epoch, amount: wanted, keyCap: key?.cap ?? null } as const
-  const answer = await store.change(task.subscription, command, clock())
+  const keys = await store.keyVersions(task.keyId)
+  const now = clock()
+  if (!keys.some((key) => refusal(key, now) === null)) return task
+  const command = { op: 'extendHold', task: task.id, epoch: task.epoch, amount: wanted, keyCap: keys[0]?.cap ?? null } as const
+  const answer = await store.change(task.subscription, command, now)
   if (answer.outcome !== 'extended') return task
   moved('hold', task.tenant, answer.added)
   // Refused: another run has the task, or it has ended.

@@ -6,6 +6,7 @@ import type { Egress, Reply } from '../egress/egress.ts'
 import { putNewest } from '../domain/bounded-map.ts'
 import { mediaInfo } from '../domain/media-info.ts'
 import type { SourceInfo } from '../domain/media-operations.ts'
+import { tenantOf } from '../domain/plans.ts'
 import { takeOne, type Rate } from '../domain/rate-limit.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { REDIRECTS_MAX } from './fetch-inputs.ts'
@@ -20,21 +21,33 @@ export type ProbeSources = (record: Subscription, urls: readonly (string | null)
 const PROBE_MS = 1500
 /** Of the beginning of a source, and once more where its header continues. */
 const PROBE_BYTES = 64 * 1024
-/** Sources that one process asks at a time: of all plans, and of one, which is more than a task can have. */
-const PROBES_MAX = { all: 128, plan: 32 }
+/** Sources that one process asks at a time: of all tenants, of one, which is more than a task can have, and of one host, which none of them may own. */
+const PROBES_MAX = { all: 128, tenant: 32, host: 4 }
 /** Plans whose rate is remembered. */
 const PLANS_MAX = 10_000
 
+type Asking = Pick<Egress, 'request'>
+
 /** Opens the probing of a process. A plan has the sources of as many requests a minute probed as it may send to create tasks: those that nothing is held for count as well. */
-export function openSourceProbes({ egress, clock }: { egress: Pick<Egress, 'request'>; clock: () => number }): ProbeSources {
+export function openSourceProbes({
+  egress,
+  clock,
+  deadlineMs = PROBE_MS,
+}: {
+  egress: Asking
+  clock: () => number
+  deadlineMs?: number
+}): ProbeSources {
   const rates = new Map<string, Rate>()
-  const asked = new Map<string, number>()
+  const tenants = new Map<string, number>()
+  const hosts = new Map<string, number>()
   let all = 0
 
   /** Whether a request of the plan may ask so many sources, which are counted then. */
   function enter({ id, terms }: Subscription, sources: number): boolean {
     const rate = takeOne(rates.get(id) ?? { tat: 0 }, terms.requestsPerMinute, clock())
-    if (!rate.allowed || (asked.get(id) ?? 0) + sources > PROBES_MAX.plan || all + sources > PROBES_MAX.all) return false
+    const ofTenant = tenants.get(tenantOf(id)) ?? 0
+    if (!rate.allowed || ofTenant + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
     putNewest(rates, id, rate.rate, PLANS_MAX)
     count(id, sources)
     return true
@@ -42,50 +55,74 @@ export function openSourceProbes({ egress, clock }: { egress: Pick<Egress, 'requ
 
   function count(plan: string, change: number): void {
     all += change
-    const now = (asked.get(plan) ?? 0) + change
-    if (now > 0) asked.set(plan, now)
-    else asked.delete(plan)
+    add(tenants, tenantOf(plan), change)
+  }
+
+  /** Asks as many at a time as the host has places for, and the next ones in the time that is left. */
+  async function askHost(host: string, urls: readonly string[], found: Map<string, SourceInfo>): Promise<void> {
+    const places = Math.min(urls.length, PROBES_MAX.host - (hosts.get(host) ?? 0))
+    const waiting = urls.values()
+    async function askNext(): Promise<void> {
+      add(hosts, host, 1)
+      let leftMs = deadlineMs
+      for (let next = waiting.next(); !next.done && leftMs > 0; next = waiting.next()) {
+        const { info, tookMs } = await probe(egress, next.value, leftMs).catch(() => ({ info: null, tookMs: leftMs }))
+        found.set(next.value, info)
+        leftMs -= tookMs
+      }
+      add(hosts, host, -1)
+    }
+    await Promise.all(Array.from({ length: places }, askNext))
   }
 
   return async (record, urls) => {
     const distinct = [...new Set(urls.filter((url) => url !== null))]
     if (distinct.length === 0 || !enter(record, distinct.length)) return urls.map(() => null)
-    try {
-      const found = new Map(await Promise.all(distinct.map(async (url) => [url, await probe(egress, url).catch(() => null)] as const)))
-      return urls.map((url) => (url === null ? null : (found.get(url) ?? null)))
-    } finally {
-      count(record.id, -distinct.length)
-    }
+    const found = new Map<string, SourceInfo>()
+    await Promise.all([...Map.groupBy(distinct, hostOf)].map(([host, theirs]) => askHost(host, theirs, found)))
+    count(record.id, -distinct.length)
+    return urls.map((url) => (url === null ? null : (found.get(url) ?? null)))
   }
 }
 
-async function probe(egress: Pick<Egress, 'request'>, url: string): Promise<SourceInfo> {
-  const first = await part(egress, url, 0, PROBE_MS)
-  if (!first) return null
-  const info = mediaInfo(first.bytes, first.size)
+function add(counts: Map<string, number>, of: string, change: number): void {
+  const now = (counts.get(of) ?? 0) + change
+  if (now > 0) counts.set(of, now)
+  else counts.delete(of)
+}
+
+/** The host, without the dot that a full name may end with. */
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).hostname.replace(/\.$/, '') : url
+}
+
+type Probed = { info: SourceInfo; tookMs: number }
+
+async function probe(egress: Asking, url: string, withinMs: number): Promise<Probed> {
+  const { part: first, tookMs } = await ask(egress, url, 0, withinMs)
+  const info = first && mediaInfo(first.bytes, first.size)
+  const leftMs = withinMs - tookMs
   // Such as an MP4 with its index at the end. A server that ignores ranges would send all before it.
-  const leftMs = PROBE_MS - first.tookMs
-  if (!info?.continuesAt || !first.isRange || leftMs <= 0) return info
-  const rest = await part(egress, url, info.continuesAt, leftMs)
-  return rest?.isRange ? mediaInfo(first.bytes, first.size, { at: info.continuesAt, bytes: rest.bytes }) : info
+  if (!info?.continuesAt || !first?.isRange || leftMs <= 0) return { info, tookMs }
+  const { part: rest, tookMs: longer } = await ask(egress, url, info.continuesAt, leftMs)
+  const read = rest?.isRange ? mediaInfo(first.bytes, first.size, { at: info.continuesAt, bytes: rest.bytes }) : info
+  return { info: read, tookMs: tookMs + longer }
 }
 
 /** Bytes of a source from `at` on, or its first ones where its server ignores ranges. `size`: of the whole source, null where that is not told. */
-type Part = { bytes: Uint8Array; size: number | null; isRange: boolean; tookMs: number }
+type Part = { bytes: Uint8Array; size: number | null; isRange: boolean }
 
-async function part(egress: Pick<Egress, 'request'>, url: string, at: number, deadlineMs: number): Promise<Part | null> {
+async function ask(egress: Asking, url: string, at: number, deadlineMs: number): Promise<{ part: Part | null; tookMs: number }> {
   const range = `bytes=${at}-${at + PROBE_BYTES - 1}`
   const limits = { deadlineMs, maxBytes: PROBE_BYTES, over: 'cut', redirects: REDIRECTS_MAX } as const
   const reply = await egress.request({ url, method: 'GET', headers: { range }, ...limits })
-  return reply.outcome === 'answered' ? partOf(reply, at) : null
+  return { part: reply.outcome === 'answered' ? partOf(reply, at) : null, tookMs: reply.durationMs }
 }
 
 function partOf(reply: Extract<Reply, { outcome: 'answered' }>, at: number): Part | null {
   const told = reply.status === 206 ? rangeOf(reply, at) : reply.status === 200 ? wholeOf(reply) : null
   // A size below what arrived is false: nothing else is believed then.
-  return told && (told.size === null || told.size >= at + reply.body.length)
-    ? { ...told, bytes: reply.body, tookMs: reply.durationMs }
-    : null
+  return told && (told.size === null || told.size >= at + reply.body.length) ? { ...told, bytes: reply.body } : null
 }
 
 type Told = Pick<Part, 'size' | 'isRange'>

@@ -70,10 +70,12 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const costAtMost = (media: readonly SourceInfo[]) =>
     costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
   const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
+  // A max_cost of nothing pays for no result, whatever its sources say.
+  const isAsked = isUnknown && maxCost !== 0
   // What is held bounds the result then.
-  const atMost = isUnknown && maxCost ? Math.min(costAtMost(here), maxCost) : costAtMost(here)
-  const probed = isUnknown ? await context.probeSources(record, mediaElsewhere(context, body)) : []
-  const estimatedCost = isUnknown ? Math.min(atMost, costAtMost(here.map((info, n) => info ?? probed[n] ?? null))) : atMost
+  const atMost = isAsked ? Math.min(costAtMost(here), maxCost ?? Infinity) : costAtMost(here)
+  const probed = isAsked ? await context.probeSources(record, mediaElsewhere(context, body)) : []
+  const estimatedCost = isAsked ? Math.min(atMost, costAtMost(here.map((info, n) => info ?? probed[n] ?? null))) : atMost
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {

@@ -196,7 +196,7 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
     if (!claimedLong && now - hold.at < (hold.kind === PASS_THROUGH ? ABANDONED_MS : PENDING_MS)) continue
     const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
-      if ((await release(context, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
+      if ((await release(context, record.id, id)) === 'closed') swept.orphan_hold++
     } else if (hold.run === null && task.state === 'queued' && task.sweepAt === null) {
       // Queued by an earlier version, whose queued tasks were not swept.
       await context.store.moveTask(id, { from: ['queued'], epoch: task.epoch }, 'queued', { sweepAt: now })

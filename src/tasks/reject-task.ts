@@ -21,7 +21,7 @@ export async function reject(context: TaskContext, task: Task): Promise<boolean>
   const guard = { from: ['pending', 'queued'], epochBelow: 1, sweepAt: task.sweepAt } as const
   const facts = { idempotency: null, sweepAt: null, endedAt: context.clock() }
   if (!(await context.store.moveTask(task.id, guard, 'rejected', facts))) return false
-  await release(context, task.subscription, task.id, task.estimatedCost)
+  await release(context, task.subscription, task.id)
   await removeInlineSources(context, task)
   return true
 }

@@ -3,9 +3,9 @@ import { tenantOf } from '../domain/plans.ts'
 import { publishReady } from './publish-ready.ts'
 import type { TaskContext } from './task-context.ts'
 
-/** Closes the hold of a task, if it is still open, and charges nothing. `held` is its amount in micro-units. */
-export async function release(context: TaskContext, subscription: string, task: string, held: number): Promise<'closed' | 'none'> {
-  const { outcome, ready } = await context.store.change(subscription, { op: 'close', task, actual: null }, context.clock())
+/** Closes the hold of a task, if it is still open, and charges nothing. */
+export async function release(context: TaskContext, subscription: string, task: string): Promise<'closed' | 'none'> {
+  const { outcome, held, ready } = await context.store.change(subscription, { op: 'close', task, actual: null }, context.clock())
   if (outcome === 'closed') context.moved('void', tenantOf(subscription), held)
   publishReady(context, subscription, ready)
   return outcome

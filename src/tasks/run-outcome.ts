@@ -111,7 +111,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
   const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual, epoch: task.epoch }, clock())
   if (closed.outcome === 'closed') {
     context.moved('capture', task.tenant, closed.burned)
-    context.moved('void', task.tenant, task.estimatedCost - closed.burned)
+    context.moved('void', task.tenant, closed.held - closed.burned)
   }
   publishReady(context, task.subscription, closed.ready)
   const outbox = events(context, ended, closed.available)
@@ -163,9 +163,9 @@ async function isBeingCreated({ store, clock }: TaskContext, task: Task): Promis
   return now !== null && isUnheld(now, null, clock())
 }
 
-/** A provider bills a job that it has begun, canceled or not. */
-function costOfBegun({ cancelPercent = 0, estimatedCost }: Task): { cost?: number } {
-  return cancelPercent === 0 ? {} : { cost: Math.ceil((estimatedCost * cancelPercent) / 100) }
+/** A provider bills a job that it has begun, canceled or not. The share is of the estimate that the client has agreed to. */
+function costOfBegun({ cancelPercent = 0, estimatedCost, quotedCost = estimatedCost }: Task): { cost?: number } {
+  return cancelPercent === 0 ? {} : { cost: Math.ceil((quotedCost * cancelPercent) / 100) }
 }
 
 /** Queues a running task again at once. The run costs no attempt, and its worker is refused from then on. `lost`: the task is in another state, or of another run. */

@@ -82,7 +82,7 @@ async function submitOnce(
     price,
     ...(cancelPercent > 0 ? { cancelPercent } : {}),
     estimatedCost,
-    ...(extendableTo === null ? {} : { extendableTo }),
+    ...(extendableTo === null ? {} : { extendableTo, quotedCost: estimatedCost }),
     maxAttempts: record.terms.media?.attempts ?? 1,
   }
   return createTask(context, creating, task, record, uploads)

@@ -161,7 +161,10 @@ async function verifyUnheld({ store, now, found }: Reading, task: Task, after: S
 async function verifyHolds({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
   for (const [id, first] of entriesOf(before.media?.holds)) {
     const task = await store.task(before.tenant, id)
-    const hold = holdOf(after.media?.holds, id)
+    const known = holdOf(after.media?.holds, id)
+    // Extended since, before its task was.
+    const isLess = known && task && known.amount < task.estimatedCost
+    const hold = isLess ? holdOf((await store.subscription(before.id))?.media?.holds, id) : known
     if (!hold || hold.at !== first.at) continue
     for (const sentence of holdViolations(first, hold, task, now)) {
       found.violations.push(`${after.id} holds ${hold.amount} micro-units for task ${id}, ${sentence}`)

@@ -99,6 +99,11 @@ t.test('sources elsewhere are asked at creation what they are, and what they say
   t.equal(await estimate({ operation: 'upscale', media_url: at('picture')[0] }), '0.0016')
   t.equal(await estimate({ operation: 'merge', media_urls: at('film', 'film'), max_cost: '0.1' }), '0.1000', 'max_cost bounds the result')
   server.received.length = 0
+  const beyond = { operation: 'trim', media_url: at('film')[0], start_time: 30 }
+  const refused = await studio.operate({ ...beyond, max_cost: '0' }, {}, '?dry_run=true')
+  t.match([refused.statusCode, refused.json(), server.received.length], [402, { error: { code: 'max_cost_exceeded' } }, 0], 'nothing pays for nothing')
+  t.equal(await estimate(beyond), '0.0000')
+  server.received.length = 0
   t.equal(await estimate({ operation: 'trim', media_url: at('film')[0], start_time: 1, end_time: 3 }), '0.0200')
   t.equal(await estimate({ operation: 'background_remove', media_url: at('picture')[0] }), '0.0200')
   t.same(server.received, [], 'whose price does not follow from its source')

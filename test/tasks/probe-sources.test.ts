@@ -34,7 +34,8 @@ t.test('a source says by its first bytes what it is; one that does not, in time 
   const server = await openReceiver()
   t.teardown(() => server.close())
   const egress = openEgress({ allow: ['127.0.0.1/32'], clock: () => performance.now(), lookup: async () => ['10.0.0.1'] })
-  const probe = openSourceProbes({ egress, clock: () => 0 })
+  const probe = openSourceProbes({ egress, clock: () => 0, deadlineMs: 60_000 })
+  const impatient = openSourceProbes({ egress, clock: () => 0, deadlineMs: 100 })
   const film = { contentType: 'video/mp4', width: 64, height: 48, durationMs: 4000 }
   const part = SONG.subarray(0, 65_536)
   const cases: [name: string, answers: Answer[], found: object | null][] = [
@@ -68,7 +69,8 @@ t.test('a source says by its first bytes what it is; one that does not, in time 
   for (const [name, answers, found] of cases) {
     server.next(...answers)
     const before = server.received.length
-    const [info] = await probe(PLAN, [`${server.url}/${before}`])
+    const ask = answers.includes('never') || answers.includes(slow) ? impatient : probe
+    const [info] = await ask(PLAN, [`${server.url}/${before}`])
     if (found === null) t.equal(info, null, name)
     else t.match(info, found, name)
     // What is left of the answers, where fewer were asked for.
@@ -81,28 +83,48 @@ t.test('a source says by its first bytes what it is; one that does not, in time 
   t.same(await probe(PLAN, [null, 'http://10.0.0.1/', 'no address']), [null, null, null])
 })
 
-t.test('what is asked is bounded: an address once for a task, and the sources of a plan and of all at a time and in a minute', async (t) => {
+t.test('what is asked is bounded: an address once for a task, and the sources of a tenant, of a host and of all at a time, and of a plan in a minute', async (t) => {
   let now = 0
   const asked: string[] = []
   const held = Promise.withResolvers<void>()
   const reply = { outcome: 'answered', status: 200, headers: {}, body: PICTURE, durationMs: 1 } as const
   const request = async ({ url }: { url: string }) => (asked.push(url), url.includes('held') && (await held.promise), reply)
   const probe = openSourceProbes({ egress: { request }, clock: () => now })
-  const urls = (name: string, count: number) => Array.from({ length: count }, (_, i) => `http://${name}.test/${i}`)
+  const urls = (name: string, count: number) => Array.from({ length: count }, (_, i) => `http://${name}${i}.test/`)
   const answered = async (plan: Subscription, of: (string | null)[]) => (await probe(plan, of)).filter((info) => info !== null).length
   t.equal(await answered(PLAN, [...urls('a', 2), null, ...urls('a', 2)]), 4)
   t.same(asked.splice(0), urls('a', 2))
-  const waiting = ['a/1', 'a/2', 'a/3', 'a/4'].map((id) => answered(planOf(id), urls('held', 32)))
+  const waiting = ['a', 'b', 'c', 'd'].map((tenant) => answered(planOf(`${tenant}/1`), urls(`held-${tenant}`, 32)))
   t.equal(asked.splice(0).length, 128)
-  t.equal(await answered(planOf('a/1'), urls('b', 1)), 0, 'the plan has as many as it may')
-  t.equal(await answered(planOf('a/5'), urls('b', 1)), 0, 'all have as many as they may')
+  t.equal(await answered(planOf('a/2'), urls('b', 1)), 0, 'the tenant has as many as it may')
+  t.equal(await answered(planOf('e/1'), urls('b', 1)), 0, 'all have as many as they may')
   held.resolve()
   t.same(await Promise.all(waiting), [32, 32, 32, 32])
-  t.equal(await answered(planOf('a/5'), urls('b', 1)), 1)
+  t.equal(await answered(planOf('e/1'), urls('b', 1)), 1)
   const few = planOf('a/6', 60)
   const counts = []
   for (let i = 0; i < 12; i++) counts.push(await answered(few, urls('c', 2)))
   t.same(counts, [...Array(10).fill(2), 0, 0], 'the rate of the plan')
   now += 1000
   t.equal(await answered(few, urls('c', 2)), 2)
+})
+
+t.test('a host is asked for four sources at a time, whoever names them, and for more of a task one after the other within its time', async (t) => {
+  let atOnce = 0
+  let most = 0
+  const held = Promise.withResolvers<void>()
+  const request = async () => {
+    most = Math.max(most, ++atOnce)
+    await held.promise
+    atOnce--
+    return { outcome: 'answered', status: 200, headers: {}, body: PICTURE, durationMs: 30 } as const
+  }
+  const probe = openSourceProbes({ egress: { request }, clock: () => 0, deadlineMs: 100 })
+  const urls = Array.from({ length: 20 }, (_, i) => `http://${i % 2 === 0 ? 'films.test' : 'FILMS.test.:80'}/${i}`)
+  const many = probe(planOf('a/1'), urls)
+  t.same(await probe(planOf('b/1'), ['http://films.test/mine']), [null], 'its places are taken')
+  held.resolve()
+  t.equal((await many).filter((info) => info !== null).length, 16, 'four times 30 ms begin within 100 ms')
+  t.equal(most, 4)
+  t.match(await probe(planOf('b/1'), ['http://films.test/mine']), [{ contentType: 'image/png' }])
 })

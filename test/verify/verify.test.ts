@@ -105,6 +105,33 @@ t.test('a record whose time is ahead of the store\'s clock is reported', async (
   t.same((await verifyDamaged(t, [setRecord(CODE, 'at', String(NOW + HOUR_MS))])).violations, [], 'written after the verification began')
 })
 
+t.test('a hold that is extended while it is compared is read again after its task', async (t) => {
+  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`, { recordsUsage: true })
+  t.teardown(() => store.close())
+  await fill(store)
+  const running = { ...(await store.task('acme', taskId(3)))!, id: taskId(9), state: 'queued', epoch: 0, idempotency: null, estimatedCost: 100, extendableTo: 300 } as const
+  await store.createTask(running)
+  await store.change(STUDIO, { op: 'hold', task: running.id, kind: 'image', amount: 100, keyId: 'key-1', keyCap: null, keysVersion: 1 }, NOW)
+  await store.change(STUDIO, { op: 'close', task: taskId(4), actual: null }, NOW)
+  const claimed = await store.change(STUDIO, { op: 'claim', claim: 'c9', kinds: ['image'] }, NOW)
+  t.match(claimed, { outcome: 'claimed', task: running.id })
+  const { epoch } = claimed as { epoch: number }
+  await store.moveTask(running.id, { from: ['queued'], epoch: 0 }, 'processing', { epoch })
+  const extend = async () => {
+    await store.change(STUDIO, { op: 'extendHold', task: running.id, epoch, amount: 200, keyCap: null }, NOW)
+    await store.moveTask(running.id, { from: ['processing'], epoch }, 'processing', { estimatedCost: 200 })
+  }
+  const busy: Store = Object.assign(Object.create(store) as Store, {
+    task: async (tenant: string, id: string) => {
+      if (id === running.id) await extend()
+      return store.task(tenant, id)
+    },
+  })
+  const { violations } = await verifyStore(busy, { now: NOW })
+  t.same(violations.filter((sentence) => sentence.includes(running.id)), [])
+  t.equal((await store.task('acme', running.id))?.estimatedCost, 200)
+})
+
 const DAMAGES: { damage: string; statements: string[]; later?: number; reports: RegExp }[] = [
   {
     damage: 'burned without a charge',

@@ -117,16 +117,16 @@ export type Commands = {
   requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } & Ready }
   /**
    * `actual` null: nothing was made, the whole hold is returned. `epoch`: the claim of the run, which may wait again or have been claimed once more since; a hold that
-   * this is no claim of was taken by a late request after the task's own hold was closed, and is returned as well. `burned`: what this command charged.
+   * this is no claim of was taken by a late request after the task's own hold was closed, and is returned as well. `held`: what it released; `burned`: what of that it charged.
    */
   close: {
     in: { task: string; actual: number | null; epoch?: number }
-    out: { outcome: 'closed' | 'none'; available: number; burned: number } & Ready
+    out: { outcome: 'closed' | 'none'; available: number; held: number; burned: number } & Ready
   }
   /** Raises the hold of a running task to `amount`, or leaves one that is that large. `none`: the hold is not of that claim, or of an ended period. */
   extendHold: {
     in: { task: string; epoch: number; amount: number; keyCap: number | null }
-    out: { outcome: 'extended'; added: number } | { outcome: 'insufficient' | 'key_full' | 'none' }
+    out: Inactive | { outcome: 'extended'; added: number } | { outcome: 'insufficient' | 'key_full' | 'none' }
   }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }

@@ -87,12 +87,14 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
   return { record: next, answer: withReady({ outcome: 'waiting' }, next, now) }
 }
 
-/** Raises the hold of a running task, by its present claim alone, within what the plan and the share of its key have left of the period. */
+/** Raises the hold of a running task, by its present claim alone, while the plan is active, within what it and the share of its key have left of the period. */
 export function extendHold(record: Subscription | null, input: In<'extendHold'>, now: number): Step<Answer<'extendHold'>> {
   const account = record && rolled(record, now)
   const held = holdOf(account?.holds, input.task)
   if (!record || !account || !held?.run || held.epoch !== input.epoch || held.period !== account.period.n)
     return { record, answer: { outcome: 'none' } }
+  const inactive = inactiveReason(record, now)
+  if (inactive) return { record, answer: { outcome: 'inactive', reason: inactive } }
   if (!isAmount(input.amount)) return { record, answer: { outcome: 'insufficient' } }
   const added = input.amount - held.amount
   if (added <= 0) return { record, answer: { outcome: 'extended', added: 0 } }
@@ -110,9 +112,9 @@ export function close(
   made: UsageRecord[] | null = null,
 ): Step<Answer<'close'>> {
   const account = record && rolled(record, now)
-  if (!record || !account) return { record, answer: { outcome: 'none', available: 0, burned: 0 } }
+  if (!record || !account) return { record, answer: { outcome: 'none', available: 0, held: 0, burned: 0 } }
   const held = holdOf(account.holds, input.task)
-  if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available, burned: 0 } }
+  if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available, held: 0, burned: 0 } }
   const ran = input.actual !== null && (input.epoch === undefined || input.epoch > firstEpochOf(held))
   const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
   const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now, made !== null) : period)
@@ -125,7 +127,8 @@ export function close(
   }
   if (ran) made?.push({ id: input.task, subscription: record.id, keyId: held.keyId, at: now, kind: held.kind, cost })
   const closed = withAccount(record, next)
-  return { record: closed, answer: withReady({ outcome: 'closed', available: balanceOf(next).available, burned: cost }, closed, now) }
+  const answer = { outcome: 'closed', available: balanceOf(next).available, held: held.amount, burned: cost } as const
+  return { record: closed, answer: withReady(answer, closed, now) }
 }
 
 /** Of a hold of an earlier release only the claim that runs is known. */

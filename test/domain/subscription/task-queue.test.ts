@@ -61,8 +61,8 @@ t.test('a hold takes the quote out of the available balance, once per task', asy
 t.test('closing burns the actual cost, returns the rest, and happens once', async (t) => {
   const s = subject()
   s.hold('a', 400)
-  t.same(s.close('a', 300), { outcome: 'closed', available: 700, burned: 300 })
-  t.same(s.close('a', 300), { outcome: 'none', available: 700, burned: 0 })
+  t.same(s.close('a', 300), { outcome: 'closed', available: 700, held: 400, burned: 300 })
+  t.same(s.close('a', 300), { outcome: 'none', available: 700, held: 0, burned: 0 })
   t.same(s.balance(), { granted: 1000, available: 700, held: 0, burned: 300 })
 })
 
@@ -84,8 +84,8 @@ t.test('what a request holds again after its task was paid is given back whole, 
   s.written(6)
   t.match(s.claim('w1'), { outcome: 'claimed', epoch: 6 })
   s.written(7)
-  t.same(close(6), { outcome: 'closed', available: 700, burned: 300 })
-  const returned = { outcome: 'closed', available: 700, burned: 0 }
+  t.same(close(6), { outcome: 'closed', available: 700, held: 400, burned: 300 })
+  const returned = { outcome: 'closed', available: 700, held: 400, burned: 0 }
   s.written(6)
   s.hold('a', 400)
   t.same(close(6), returned, 'not even when it is of the write that closed the first one, after one that held and claimed')
@@ -113,7 +113,7 @@ t.test('a begun run is charged while its task waits again, and while a later cla
       t.match(s.claim(`late ${n}`), { outcome: 'claimed', epoch: 6 + n })
       if (n < claims) s.run({ op: 'requeue', task: 'a', epoch: 6 + n, readyAt: START, served: false })
     }
-    t.same(s.run({ op: 'close', task: 'a', actual: 300, epoch: 6 }), { outcome: 'closed', available: 700, burned: 300 }, `${claims} claims`)
+    t.same(s.run({ op: 'close', task: 'a', actual: 300, epoch: 6 }), { outcome: 'closed', available: 700, held: 400, burned: 300 }, `${claims} claims`)
   }
 })
 
@@ -131,7 +131,7 @@ t.test('a hold of an earlier release, which did not keep its first epoch, is cha
 t.test('a task without a result releases its whole hold and is not counted as used', async (t) => {
   const s = subject()
   s.hold('a', 100)
-  t.same(s.close('a', null), { outcome: 'closed', available: 1000, burned: 0 })
+  t.same(s.close('a', null), { outcome: 'closed', available: 1000, held: 100, burned: 0 })
   t.same(s.media().period.usage, {})
 })
 
@@ -263,7 +263,7 @@ t.test('a lowered allowance leaves nothing available until the next period, and 
   s.hold('a', 800)
   s.apply(mediaTerms({ allowance: 500 }), 2)
   t.same(s.balance(), { granted: 800, available: 0, held: 800, burned: 0 })
-  t.same(s.close('a', null), { outcome: 'closed', available: 500, burned: 0 })
+  t.same(s.close('a', null), { outcome: 'closed', available: 500, held: 800, burned: 0 })
 })
 
 t.test('an inactive plan takes no new holds and finishes the old ones', async (t) => {
@@ -341,4 +341,16 @@ t.test('no amount below zero or beyond exact numbers is held, nor extended to', 
     t.same(s.run({ op: 'extendHold', task: 'a', epoch, amount, keyCap: null }), { outcome: 'insufficient' }, String(amount))
   }
   t.same(s.balance(), { granted: 1000, available: 600, held: 400, burned: 0 })
+})
+
+t.test('nothing is extended for a plan that is not active', async (t) => {
+  for (const changes of [{ state: 'Suspended' }, { state: 'Retired' }, { activeUntil: START }, { plan: null }] as Partial<Subscription>[]) {
+    const s = subject()
+    s.hold('a', 400)
+    const claim = s.claim('c1')
+    s.stored((record) => ({ ...record, ...changes }))
+    const command = { op: 'extendHold', task: 'a', epoch: claim.outcome === 'claimed' ? claim.epoch : 0, amount: 500, keyCap: null } as const
+    t.match(s.run(command), { outcome: 'inactive' }, JSON.stringify(changes))
+    t.match(s.close('a', 500), { outcome: 'closed', burned: 400 })
+  }
 })

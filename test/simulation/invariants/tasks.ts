@@ -92,10 +92,8 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     if (!isTriedAgain && before.job !== null && after.job !== before.job) report(`task ${after.id} has ${after.job ?? 'no job'} instead of ${before.job}`)
     if (before.outcome !== null || after.outcome?.outcome !== 'canceled') return
     const hasBegun = before.state === 'processing' || before.job !== null
-    const cost = hasBegun ? Math.ceil((after.estimatedCost * (after.cancelPercent ?? 0)) / 100) : undefined
-    // A cancellation may have read the task before it was extended.
-    const isRight = after.extendableTo === undefined ? after.outcome.cost === cost : (after.outcome.cost ?? 0) <= (cost ?? 0)
-    if (!isRight) report(`task ${after.id} was ${before.state} with ${before.job ?? 'no job'}, and its cancellation costs ${after.outcome.cost ?? 'nothing'}`)
+    const cost = hasBegun ? Math.ceil(((after.quotedCost ?? after.estimatedCost) * (after.cancelPercent ?? 0)) / 100) : undefined
+    if (after.outcome.cost !== cost) report(`task ${after.id} was ${before.state} with ${before.job ?? 'no job'}, and its cancellation costs ${after.outcome.cost ?? 'nothing'}`)
   }
 
   function answered({ what, task, key }: ClientAnswer): void {

@@ -10,7 +10,7 @@ import { ACCOUNTS, type Account } from './accounts.ts'
 import { LINKS, PNG } from './files.ts'
 import { UNSERVED } from './worker.ts'
 
-type Body = Pick<NewTask, 'object' | 'kind' | 'input' | 'estimatedCost' | 'extendableTo' | 'webhookUrl' | 'idempotency'>
+type Body = Pick<NewTask, 'object' | 'kind' | 'input' | 'estimatedCost' | 'extendableTo' | 'quotedCost' | 'webhookUrl' | 'idempotency'>
 
 const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
 const TIMEOUT_MS = 25_000
@@ -47,7 +47,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const body: Body = {
       ...(rng.chance(0.3) ? operation() : { object: 'generation', kind: rng.chance(0.06) ? UNSERVED : rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' } }),
       estimatedCost,
-      ...(rng.chance(0.3) && { extendableTo: estimatedCost + 400 }),
+      ...(rng.chance(0.3) && { extendableTo: estimatedCost + 400, quotedCost: estimatedCost }),
       webhookUrl: rng.chance(0.7) ? `https://${rng.pick(RECEIVERS)}.test/hook` : null,
       idempotency: key === null ? null : { key, bodyHash: 'one' },
     }

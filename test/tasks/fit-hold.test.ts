@@ -1,0 +1,63 @@
+/** What is held for a running task is extended while its plan and its key work, and is returned and charged as the client was told. */
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openStore } from '../../src/backends/store/store.ts'
+import { balanceOf } from '../../src/domain/balance.ts'
+import type { KeyVersion } from '../../src/domain/api-keys.ts'
+import { extendHold } from '../../src/tasks/fit-hold.ts'
+import { cancel } from '../../src/tasks/run-outcome.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
+import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+
+const ID = 'acme/studio'
+const HELD = 100
+
+/** A running task for which more may be held. */
+async function running(t: Test, key: Partial<KeyVersion> = {}) {
+  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
+  t.teardown(() => store.close())
+  await store.change(ID, mediaPlan(), T0)
+  await store.mintKey(keyVersion('key-1', 1, { subscription: ID, state: 'active', ...key }))
+  const facts = { state: 'queued', sweepAt: null, estimatedCost: HELD, quotedCost: HELD, extendableTo: 300, cancelPercent: 30 } as const
+  await store.createTask(task(1, facts))
+  await store.change(ID, { ...hold(taskId(1)), amount: HELD }, T0)
+  const claimed = await store.change(ID, { op: 'claim', claim: 'c', kinds: ['image'] }, T0)
+  const epoch = claimed.outcome === 'claimed' ? claimed.epoch : 0
+  const first = (await store.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch }))!
+  const quiet = () => {}
+  const moves = { hold: HELD, capture: 0, void: 0 }
+  const moved: TaskContext['moved'] = (move, _, micro) => void (moves[move] += micro)
+  const log = { info: quiet, warn: quiet, error: quiet }
+  const context = { store, clock: () => T0, uuid: () => 'id', random: () => 0, publish: quiet, moved, link: () => '', log } as unknown as TaskContext
+  return { store, context, moves, first }
+}
+
+t.test('a cancellation costs a share of the estimate at the creation, whatever is held by then', async (t) => {
+  const { store, context, moves, first } = await running(t)
+  t.match(await extendHold(context, first, 250), { estimatedCost: 250 })
+  t.match(await cancel(context, (await store.task('acme', first.id))!), { state: 'canceled', actualCost: 30, refundAmount: 220 })
+  t.match(balanceOf((await store.subscription(ID))!.media!), { held: 0, burned: 30 })
+  t.same(moves, { hold: 250, capture: 30, void: 220 })
+})
+
+t.test('what was added is returned and counted, also of an extension that was cut off between its writes', async (t) => {
+  const { store, context, moves, first } = await running(t)
+  const cutOff = { ...context, store: Object.assign(Object.create(store) as typeof store, { moveTask: async () => null }) }
+  t.match(await extendHold(cutOff, first, 250), { estimatedCost: HELD })
+  t.match(balanceOf((await store.subscription(ID))!.media!), { held: 250 })
+  t.match(await cancel(context, first), { state: 'canceled', actualCost: 30, refundAmount: 70 })
+  t.match(balanceOf((await store.subscription(ID))!.media!), { held: 0, burned: 30 })
+  t.same(moves, { hold: 250, capture: 30, void: 220 })
+})
+
+t.test('nothing is extended for a key or a plan that no longer works', async (t) => {
+  const keys: Partial<KeyVersion>[] = [{ state: 'revoked', endedAt: T0 }, { state: 'suspended' }, { expiresAt: T0 }]
+  for (const key of keys) {
+    const { store, context, first } = await running(t, key)
+    t.match(await extendHold(context, first, 250), { estimatedCost: HELD }, JSON.stringify(key))
+    t.match(balanceOf((await store.subscription(ID))!.media!), { held: HELD })
+  }
+  const { store, context, first } = await running(t)
+  await store.change(ID, { op: 'removePlan', uid: (await store.subscription(ID))!.plan!.uid }, T0)
+  t.match(await extendHold(context, first, 250), { estimatedCost: HELD })
+})
