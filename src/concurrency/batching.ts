@@ -48,8 +48,8 @@ const MOST_BYTES = 2 * 1024 * 1024
 
 /**
  * Returns a function that requests one thing and batches concurrent requests, one command at a time. Requests of the same event-loop turn
- * share a command; requests during a command go into the next. That one is sent at once if they fill it, and otherwise after a pause as long
- * as the last command took, up to 5 ms, for more of them. So no answer is older than its request, and a lone request is not delayed.
+ * share a command; requests during a command go into the next. That one is sent at once if they are as many as it holds ids, and otherwise,
+ * however large they are, after a pause as long as the last command took, up to 5 ms, for more of them. So no answer is older than its request, and a lone request is not delayed.
  * When a command throws, the requests that did not fit into it fail as well, rather than wait for a second failure. A command that times
  * out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too. `now`: milliseconds of a
  * monotonic clock.

@@ -1,7 +1,8 @@
 /** Connections to upstreams over real sockets: which are used again, what ends them, back-pressure, and TLS. */
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
-import { createServer as createTlsServer } from 'node:tls'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { createServer as createTlsServer, type SecureVersion, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { openConnectionPool, type ConnectionPool, type Connections } from '../../src/upstream/http/connection-pool.ts'
 import type { Connection } from '../../src/upstream/http/connection.ts'
@@ -16,15 +17,15 @@ const HEAD = 'POST /v1/x HTTP/1.1\r\nhost: upstream\r\n'
 const answerOf = (body: string, fields = '') => `HTTP/1.1 200 OK\r\n${fields}content-length: ${body.length}\r\n\r\n${body}`
 const answering: Script = (socket) => void socket.write(answerOf('a'))
 
-async function listening(t: Test, server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
+async function listening(t: Test, server: Server, host = '127.0.0.1'): Promise<number> {
+  server.listen(0, host)
   await once(server, 'listening')
   t.teardown(() => server.close())
   return (server.address() as { port: number }).port
 }
 
-/** A server that runs the script once a request is whole, and a pool that leads to it. */
-async function serve(t: Test, script: Script, { tls = false, connectMs = 5_000 } = {}) {
+/** A server that runs the script once a request is whole, and a pool that leads to it. `tls`: the latest version that the server knows. */
+async function serve(t: Test, script: Script, { tls = null as SecureVersion | null, host = '127.0.0.1' } = {}) {
   const sockets: Socket[] = []
   const listener = (socket: Socket) => {
     sockets.push(socket)
@@ -40,8 +41,8 @@ async function serve(t: Test, script: Script, { tls = false, connectMs = 5_000 }
       script(socket, ++served, whole)
     })
   }
-  const port = await listening(t, tls ? createTlsServer(SELF_SIGNED, listener) : createServer(listener))
-  const pool = openConnectionPool(new URL(`${tls ? 'https' : 'http'}://127.0.0.1:${port}`), connectMs)
+  const port = await listening(t, tls ? createTlsServer({ ...SELF_SIGNED, maxVersion: tls }, listener) : createServer(listener), host)
+  const pool = openConnectionPool(new URL(`${tls ? 'https' : 'http'}://${host}:${port}`), 5_000)
   t.teardown(() => pool.destroy())
   return { pool, sockets, port }
 }
@@ -94,7 +95,7 @@ for (const [name, answer] of ENDING) t.test(`a connection is not used again afte
   }
 })
 
-t.test('what a server sends on an idle connection ends it, and never answers the next request', async (t) => {
+t.test('what arrives from a server on an idle connection ends it, and does not answer the next request', async (t) => {
   const { pool, sockets } = await serve(t, (socket, served, request) => {
     socket.write(answerOf(request.endsWith('mine') ? 'mine' : 'other'))
     // In a packet of its own, while the next request is on its way to the pool.
@@ -107,6 +108,25 @@ t.test('what a server sends on an idle connection ends it, and never answers the
     for (const socket of sockets.splice(0)) socket.destroy()
     await eventually('the connections to be closed', async () => ((await send(pool, 'mine').answered).error === null ? true : null))
   }
+})
+
+t.test('what arrives before a request is sent does not answer it, even if the request is paused by then', async (t) => {
+  const asked = Promise.withResolvers<void>()
+  const { pool, sockets } = await serve(t, (socket, served, request) => {
+    if (served === 2) asked.resolve()
+    socket.write(answerOf(request.slice(-4)))
+  })
+  t.equal((await send(pool, 'mine').answered).body, 'mine')
+  // Two turns later it is free.
+  for (let n = 0; n < 3; n++) await nextTurn()
+  const server = sockets[0] as Socket
+  const { connection, answered } = send(pool, 'next')
+  connection?.pause()
+  server.write(answerOf('stale'))
+  await Promise.race([once(server, 'close'), asked.promise])
+  connection?.resume()
+  t.match(await answered, { body: '', error: { message: /nobody asked for/ }, onIdleConnection: true })
+  t.equal((await send(pool, 'last').answered).body, 'last')
 })
 
 t.test('a connection that the server closes as the next request is sent fails it as one that had been idle; a fresh one does not', async (t) => {
@@ -206,12 +226,12 @@ for (const tls of [false, true]) t.test(`a paused response whose connection the 
 })
 
 /** A pool that trusts the certificate of the tests, as an operator's `NODE_EXTRA_CA_CERTS` does. */
-async function trusting(t: Test, script: Script) {
+async function trusting(t: Test, script: Script, { tls = 'TLSv1.3' as SecureVersion, host = '127.0.0.1' } = {}) {
   const { getCACertificates, setDefaultCACertificates } = await import('node:tls')
   const before = getCACertificates('default')
   setDefaultCACertificates([...before, SELF_SIGNED.cert])
   t.teardown(() => setDefaultCACertificates(before))
-  return serve(t, script, { tls: true })
+  return serve(t, script, { tls, host })
 }
 
 t.test('over TLS a server is asked only once its certificate was checked, and its connection is used again', async (t) => {
@@ -220,7 +240,7 @@ t.test('over TLS a server is asked only once its certificate was checked, and it
     requests.push(request)
     socket.write(answerOf('a'))
   }
-  const untrusted = await serve(t, script, { tls: true })
+  const untrusted = await serve(t, script, { tls: 'TLSv1.3' })
   for (let n = 0; n < 2; n++) t.match(await send(untrusted.pool).answered, { error: { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' }, onIdleConnection: false })
   t.same(requests, [])
   const { pool, sockets, port } = await trusting(t, script)
@@ -229,11 +249,21 @@ t.test('over TLS a server is asked only once its certificate was checked, and it
   const byName = openConnectionPool(new URL(`https://localhost:${port}`), 5_000)
   t.teardown(() => byName.destroy())
   t.match(await send(byName).answered, { status: 200, body: 'a' }, 'the name is in the certificate')
-  const misnamed = openConnectionPool(new URL(`https://127.0.0.2:${port}`), 5_000)
-  t.teardown(() => misnamed.destroy())
-  const before = requests.length
-  for (let n = 0; n < 2; n++) t.match(await send(misnamed).answered, { error: Error })
-  t.equal(requests.length, before)
+})
+
+for (const version of ['TLSv1.2', 'TLSv1.3'] as const) t.test(`a new connection resumes the session of ${version} of an earlier one whose certificate was checked, and no other`, async (t) => {
+  const isReused: boolean[] = []
+  const script: Script = (socket) => {
+    isReused.push((socket as TLSSocket).isSessionReused())
+    socket.write(answerOf('a', 'connection: close\r\n'))
+  }
+  const { pool } = await trusting(t, script, { tls: version })
+  for (let n = 0; n < 3; n++) t.match(await send(pool).answered, { status: 200, body: 'a' })
+  t.same(isReused, [false, true, true])
+  // Its name is not in the certificate: were the session kept, the second connection would resume it, and not check the name.
+  const misnamed = await trusting(t, script, { tls: version, host: '127.0.0.2' })
+  for (let n = 0; n < 3; n++) t.match(await send(misnamed.pool).answered, { error: { code: 'ERR_TLS_CERT_ALTNAME_INVALID' } })
+  t.equal(isReused.length, 3)
 })
 
 t.test('what cannot be connected fails by its cause', async (t) => {
@@ -248,22 +278,28 @@ t.test('what cannot be connected fails by its cause', async (t) => {
   const silent = await listening(t, createServer((socket) => void socket.on('error', () => {})))
   const slow = openConnectionPool(new URL(`https://127.0.0.1:${silent}`), 50)
   t.match(await send(slow).answered, { error: { message: 'connect timeout after 50 ms' } })
-  await Promise.all([refused.destroy(), slow.destroy()])
+  // Not the default port.
+  const zero = openConnectionPool(new URL('http://127.0.0.1:0'), 5_000)
+  t.match(await send(zero).answered, { error: { message: /ECONNREFUSED 127\.0\.0\.1$/ } })
+  await Promise.all([refused.destroy(), slow.destroy(), zero.destroy()])
 })
 
-t.test('a pool that is drained finishes what is in flight, and one that is destroyed ends it', async (t) => {
+t.test('a pool that is drained finishes what is in flight, one that is destroyed ends it, and neither takes further requests', async (t) => {
   const asked = Promise.withResolvers<Socket>()
   const { pool } = await serve(t, (socket) => asked.resolve(socket))
   const first = send(pool)
   const socket = await asked.promise
   const drained = pool.drain()
+  const refused = { error: { message: /not in use/ }, onIdleConnection: false }
+  for (const connections of ['pool', 'unpooled'] as const) t.match(await send(pool, '{}', { connections }).answered, refused)
   socket.write(answerOf('a'))
   t.match(await first.answered, { status: 200, body: 'a' })
   await drained
+  t.match(await send(pool).answered, refused)
   const { pool: other, sockets: others } = await serve(t, () => {})
   const second = send(other)
   await eventually('the connection', async () => (others.length === 1 ? true : null))
   await other.destroy()
-  t.match(await second.answered, { error: Error, onIdleConnection: false })
-  t.match(await send(other).answered, { error: Error, onIdleConnection: false })
+  t.match(await second.answered, refused)
+  t.match(await send(other).answered, refused)
 })

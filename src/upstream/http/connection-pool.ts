@@ -6,11 +6,12 @@ export type Connections = 'pool' | 'unpooled'
 
 export type ConnectionPool = {
   /**
-   * Sends a request with this body, which it takes over. `head`: the request line and the fields, each with its line end, without `connection` and `content-length`.
-   * Returns the connection, which is the handler's until the response has ended or failed; null when it has failed at once.
+   * Sends a request with this body, which it takes over. `head`: the request line and the fields, each with its line end, without
+   * `connection` and `content-length`. Returns the connection, which is the handler's until the response has ended or failed; null when it
+   * has failed at once.
    */
   send(head: string, body: string | Buffer[], handler: ResponseHandler, connections: Connections): Connection | null
-  /** Finishes the requests in flight. */
+  /** Finishes the requests in flight, and takes no further ones. */
   drain(): Promise<void>
   /** Ends the requests in flight. */
   destroy(): Promise<void>
@@ -33,10 +34,11 @@ export function openConnectionPool({ protocol, hostname, port }: URL, connectMs:
 
   const options: ConnectionOptions = {
     host: hostname.replace(/^\[|\]$/g, ''),
-    port: Number(port) || (isTls ? 443 : 80),
+    port: port === '' ? (isTls ? 443 : 80) : Number(port),
     isTls,
     connectMs,
     session: undefined,
+    sessionMade: (session) => void (options.session = session),
     freed(connection) {
       if (state !== 'open') return connection.destroy(new Error('drained'))
       freed.push(connection)
@@ -56,8 +58,9 @@ export function openConnectionPool({ protocol, hostname, port }: URL, connectMs:
   }
 
   /**
-   * At the end of each turn with something to do. What a server sends though nobody asked for it, such as a second response, or the end of the connection, arrives
-   * within a turn and must not meet the next request. And the requests of a turn are written one after another, which wakes a server of the same machine once.
+   * At the end of each turn with something to do. What a server sends though nobody asked for it, such as a second response, or the end of
+   * the connection, must not meet the next request: what has arrived is read within a turn. And the requests of a turn are written one
+   * after another, which wakes a server of the same machine once.
    */
   function turn(): void {
     const ready = settling.concat(due)
@@ -97,11 +100,11 @@ export function openConnectionPool({ protocol, hostname, port }: URL, connectMs:
 
   return {
     send(head, body, handler, connections) {
-      if (state === 'destroyed') {
+      if (state !== 'open') {
         handler.responseFailed(new Error('the upstream is not in use any more'), false)
         return null
       }
-      const isKept = connections === 'pool' && state === 'open'
+      const isKept = connections === 'pool'
       const used = (isKept ? idle() : undefined) ?? connect(isKept)
       used.send(head, body, handler)
       return used

@@ -12,8 +12,8 @@ export type ResponseHandler = {
   responseData(bytes: Buffer): void
   responseEnded(): void
   /**
-   * `onIdleConnection`: the connection had served another request, and broke before any byte of this response, as one does that the server closes while
-   * we send on it (RFC 9112, section 9.3.1). It says nothing about the state of the upstream.
+   * `onIdleConnection`: the connection had served another request, and broke before any byte of this response, as one does that the server
+   * closes while we send on it (RFC 9112, section 9.3.1). It says nothing about the state of the upstream.
    */
   responseFailed(error: Error, onIdleConnection: boolean): void
 }
@@ -26,14 +26,16 @@ export type ConnectionOptions = {
   isTls: boolean
   /** For the connection and its TLS handshake. */
   connectMs: number
-  /** The last session of TLS, which a new connection resumes. */
+  /** The session of TLS that a new connection resumes. */
   session: Buffer | undefined
+  /** A session was made with a server whose certificate is checked. */
+  sessionMade(session: Buffer): void
   /** The response has ended, and the connection can be used again once it has `settled`. */
   freed(connection: Connection): void
   closed(connection: Connection): void
 }
 
-/** Every read of every connection goes here and is handed on before the next one, so that a connection that waits holds no memory for it. */
+/** Every read goes here and is handed on before the next one of any connection, so that a connection that waits holds no memory for it. */
 const READ = Buffer.allocUnsafeSlow(64 * 1024)
 const NOTHING = Buffer.alloc(0)
 /** A larger body is written beside its head. */
@@ -64,6 +66,9 @@ export class Connection implements ResponseSink {
   #isParsing = false
   /** Nothing is read, because it was paused at the last read. */
   #isStopped = false
+  /** Made before the certificate was checked, as sessions of TLS 1.2 are. */
+  #session: Buffer | null = null
+  #isConnected = false
 
   constructor(options: ConnectionOptions, isKept: boolean) {
     this.#options = options
@@ -89,6 +94,10 @@ export class Connection implements ResponseSink {
       : connect(to)
     // Of TLS only once the certificate was checked.
     this.#socket.once(isTls ? 'secureConnect' : 'connect', () => this.#connected())
+    this.#socket.on('session', (made: Buffer) => {
+      this.#session = made
+      if (this.#isConnected) this.#handOnSession()
+    })
     this.#socket.on('drain', () => this.#writePieces())
     this.#socket.on('error', (error) => this.destroy(error))
     this.#socket.on('close', () => {
@@ -115,7 +124,8 @@ export class Connection implements ResponseSink {
   }
 
   isPaused(): boolean {
-    return this.#isPaused
+    // What arrives before the request is sent is nobody's response.
+    return this.#isPaused && this.#isSent
   }
 
   /** Nothing is handed on until `resume`, unless the server closes the connection; of TCP at most one further read is kept. */
@@ -173,17 +183,23 @@ export class Connection implements ResponseSink {
   #connected(): void {
     this.#deadline.clear()
     this.#socket.on('end', () => this.#closed())
-    // Not before: the name in the certificate is not checked again when a session is resumed.
-    this.#socket.on('session', (made: Buffer) => void (this.#options.session = made))
+    this.#isConnected = true
+    this.#handOnSession()
     this.settled()
+  }
+
+  /** Not before the certificate was checked: its name is not checked again when a session is resumed. */
+  #handOnSession(): void {
+    if (this.#session) this.#options.sessionMade(this.#session)
+    this.#session = null
   }
 
   /** So many bytes have arrived. False stops it. */
   #read(size: number): boolean {
     this.#hasBegun = this.#isSent
     this.#parse(READ.subarray(0, size))
-    this.#isStopped = this.#isPaused
-    return !this.#isPaused
+    this.#isStopped = this.isPaused()
+    return !this.#isStopped
   }
 
   #parse(bytes: Buffer): void {

@@ -8,7 +8,10 @@ import { BadAnswer, type JsonAnswer, type Phase, type StreamRewriter, type Upstr
 
 const MAX_BYTES = 64 * 1024 * 1024
 
-/** Collects the body, and rewrites it at its end: `terminalEvents` is then the JSON for the client, as text. A failure breaks it before it began. */
+/**
+ * Collects the body, and rewrites it at its end: `terminalEvents` is then the JSON for the client, as text. A failure breaks it before it
+ * began.
+ */
 export function openJsonRewriter(call: Pick<UpstreamCall, 'rewriteJson'>): StreamRewriter {
   let chunks: Buffer[] = []
   let size = 0

@@ -1,4 +1,7 @@
-/** The head of a response (RFC 9112, sections 4 to 6), read strictly: what is not of the grammar is refused, and so is what leaves open where the body ends. */
+/**
+ * The head of a response (RFC 9112, sections 4 to 6), read strictly: what is not of the grammar is refused, and so is what leaves open
+ * where the body ends.
+ */
 
 /** An upstream sent something that is not HTTP/1.1, or that nobody asked for. */
 export class ProtocolError extends Error {}

@@ -59,7 +59,10 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   }
 }
 
-/** Servers of the Messages wire read the key from either header. Anthropic's own take a `Bearer` for a token of another kind: they get `x-api-key` alone. */
+/**
+ * Servers of the Messages wire read the key from either header. Anthropic's own take a `Bearer` for a token of another kind: they get
+ * `x-api-key` alone.
+ */
 function credentials(wire: WireName, { hostname }: URL, apiKey: string | null): Record<string, string> {
   const version: Record<string, string> = wire === 'messages' ? { 'anthropic-version': '2023-06-01' } : {}
   if (apiKey === null) return version
