@@ -41,7 +41,7 @@ type Pending<Request, Answer> = {
 const LONGEST_MS = 15_000
 /** Requests that have queued for this long are dropped: an overloaded server would otherwise do work whose callers have given up. */
 const STALE_MS = 20_000
-/** Longest pause after a command. Each costs the driver and the server half a millisecond of processor time, however few requests it has. */
+/** Longest pause after a command. One costs the driver and the server half a millisecond of processor time, however few requests it has. */
 const MAX_PAUSE_MS = 5
 /** Size limit of a command, unless a single request is larger: a large command delays all later ones. */
 const MOST_BYTES = 2 * 1024 * 1024
@@ -49,10 +49,10 @@ const MOST_BYTES = 2 * 1024 * 1024
 /**
  * Returns a function that requests one thing and batches concurrent requests, one command at a time. Requests of the same event-loop turn
  * share a command; requests during a command go into the next. That one is sent at once if they are as many as it holds ids, and otherwise,
- * however large they are, after a pause as long as the last command took, up to 5 ms, for more of them. So no answer is older than its request, and a lone request is not delayed.
- * When a command throws, the requests that did not fit into it fail as well, rather than wait for a second failure. A command that times
- * out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too. `now`: milliseconds of a
- * monotonic clock.
+ * however large they are, after a pause as long as the last command took, up to 5 ms, for more of them. So no answer is older than its
+ * request, and a lone request is not delayed. When a command throws, the requests that did not fit into it fail as well, rather than wait
+ * for a second failure. A command that times out is `Unavailable` and the next one is sent; a request that has queued for 20 s is
+ * `Unavailable` too. `now`: milliseconds of a monotonic clock.
  */
 export function createBatcher<Request, Answer>(
   kind: BatchOptions<Request, Answer>,
