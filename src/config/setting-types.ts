@@ -6,7 +6,7 @@ import { resolve } from 'node:path'
 /** An invalid setting. `main` prints the sentence and exits. */
 export class ConfigError extends Error {
   constructor(setting: string, was: string, mayBe: string) {
-    super(`${setting} was ${JSON.stringify(was)}; it may be ${mayBe}.`)
+    super(`${setting} was ${JSON.stringify(was)}; it must be ${mayBe}.`)
     this.name = 'ConfigError'
   }
 }

@@ -78,7 +78,7 @@ t.test('each value that makes no sense stops the start with one sentence: the se
     [{ ROLE: 'king' }, 'ROLE'],
   ]
   for (const [env, setting] of rows) {
-    t.throws(() => readConfig(env), { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it may be .+\\.$`) }, JSON.stringify(env))
+    t.throws(() => readConfig(env), { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it must be .+\\.$`) }, JSON.stringify(env))
   }
 })
 
@@ -105,7 +105,7 @@ t.test('settings that make no sense together stop the start with one sentence, i
   for (const [roles, change, setting] of rows) {
     for (const role of ROLES) {
       const read = () => readConfig({ ...SHARED, ...change }, role)
-      if (roles.includes(role)) t.throws(read, { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it may be .+\\.$`) }, `${role} ${JSON.stringify(change)}`)
+      if (roles.includes(role)) t.throws(read, { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it must be .+\\.$`) }, `${role} ${JSON.stringify(change)}`)
       else if (change['STORE_URL'] === undefined) t.doesNotThrow(read, `${role} ${JSON.stringify(change)}`)
     }
   }
@@ -141,5 +141,5 @@ t.test('an address may come from a file, and not from both', async (t) => {
   t.throws(() => readConfig({ STORE_URL_FILE: join(folder, 'store'), STORE_URL: 'sqlite:x' }), { message: /^STORE_URL_FILE/ })
   t.equal(readConfig({ STORE_URL_FILE: join(folder, 'store'), STORE_URL: '' }).config.STORE_URL, config.STORE_URL, 'what is empty was not given')
   t.equal(readConfig({ STORE_URL_FILE: '', STORE_URL: 'sqlite:x' }).config.STORE_URL, 'sqlite:x')
-  t.throws(() => readConfig({ STORE_URL_FILE: join(folder, 'missing') }), { message: /^STORE_URL_FILE was ".*missing"; it may be a file that can be read/ })
+  t.throws(() => readConfig({ STORE_URL_FILE: join(folder, 'missing') }), { message: /^STORE_URL_FILE was ".*missing"; it must be a file that can be read/ })
 })

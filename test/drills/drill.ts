@@ -14,6 +14,6 @@ const DRILLS: Record<string, string> = {
 const [name = '', ...more] = process.argv.slice(2)
 const file = more.length === 0 ? DRILLS[name] : undefined
 if (file === undefined) {
-  console.error(`The drill was "${[name, ...more].join(' ')}"; it may be one of ${Object.keys(DRILLS).join(', ')}.`)
+  console.error(`The drill was "${[name, ...more].join(' ')}"; it must be one of ${Object.keys(DRILLS).join(', ')}.`)
   process.exitCode = 1
 } else await import(file)

@@ -146,7 +146,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
   async function beside(t: Test): Promise<void> {
     const env = { PORT: '0', OPS_PORT: '0', DATA_DIR: join(shared, 'data') }
     const [second, verified] = await Promise.all([[], ['verify']].map((args) => run(process.execPath, [PROGRAM, ...args], { cwd: shared, env })))
-    t.match(second, { code: 1, stderr: /^DATA_DIR was ".*"; it may be one that no other running program uses: .*\n$/ })
+    t.match(second, { code: 1, stderr: /^DATA_DIR was ".*"; it must be one that no other running program uses: .*\n$/ })
     t.match(verified, { code: 0, stderr: '' })
   }
 
@@ -184,7 +184,7 @@ t.test('a start that cannot succeed prints the reason in one sentence and exits 
   t.match(damaged.stderr, /^The store .*tollgate\.db .*\n$/)
   t.equal(damaged.code, 1)
   const nonsense = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: 'many', OPS_PORT: '0' } })
-  t.match(nonsense.stderr, /^PORT was "many"; it may be .*\n$/)
+  t.match(nonsense.stderr, /^PORT was "many"; it must be .*\n$/)
   t.equal(nonsense.code, 1)
 })
 

@@ -72,7 +72,7 @@ t.test('a data folder that cannot be created is refused with an error', async (t
   for (const [path, code] of [['/proc/x/y', 'ENOENT'], [join(folder, 'file'), 'EEXIST']] as const) {
     const refused = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0', DATA_DIR: path } })
     t.equal(refused.code, 1)
-    t.equal(refused.stderr, `DATA_DIR was "${path}"; it may be a folder that can be made and written (${code}).\n`)
+    t.equal(refused.stderr, `DATA_DIR was "${path}"; it must be a folder that can be made and written (${code}).\n`)
   }
 })
 

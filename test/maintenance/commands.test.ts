@@ -200,7 +200,7 @@ t.test('a command with --yes is refused beside a running program on SQLite', asy
   const path = world.env['STORE_URL']?.slice('sqlite:'.length)
   const held = await lock(`${path}.lock`, 'STORE_URL', '')
   t.teardown(() => held.close())
-  await t.rejects(commanded(world, 'reseal', '--yes'), { message: /it may be one that no other running program uses/ })
+  await t.rejects(commanded(world, 'reseal', '--yes'), { message: /it must be one that no other running program uses/ })
   t.equal((await commanded(world, 'usage')).exitCode, 0)
 })
 
@@ -214,7 +214,7 @@ t.test('a command with --yes changes nothing while the clock of this machine is 
 
 t.test('a wrong command line is refused with what it may be', async (t) => {
   const cases: [string, RegExp][] = [
-    ['tasks', /it may be one of usage, usage export, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
+    ['tasks', /it must be one of usage, usage export, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
     ['tasks list', /one of usage/],
     ['usage acme', /usage without acme/],
     ['usage --yes', /usage without --yes/],
@@ -238,5 +238,5 @@ t.test('--help lists every command, and the program runs them', async (t) => {
   const missing = await run(process.execPath, [PROGRAM, 'usage'], { cwd: folder, env })
   t.match(missing, { code: 1, stdout: '', stderr: /^There is no store at / })
   const wrong = await run(process.execPath, [PROGRAM, 'backup', 'restore'], { cwd: folder, env })
-  t.match(wrong, { code: 1, stdout: '', stderr: /^The command line was "backup restore"; it may be one of usage/ })
+  t.match(wrong, { code: 1, stdout: '', stderr: /^The command line was "backup restore"; it must be one of usage/ })
 })

@@ -155,7 +155,7 @@ t.test('the program prints that sentence only', async (t) => {
 })
 
 t.test('an invalid PLUGINS is refused', async (t) => {
-  for (const text of ['?a=1', 'a.js?b=1?c=2', 'a.js?b=1&b=2']) t.throws(() => entriesOf(text), /^PLUGINS was ".*"; it may be files separated by commas/)
+  for (const text of ['?a=1', 'a.js?b=1?c=2', 'a.js?b=1&b=2']) t.throws(() => entriesOf(text), /^PLUGINS was ".*"; it must be files separated by commas/)
   t.match(entriesOf('/a.js, /b.js?c=d%2Ce'), [{ file: '/a.js', options: {} }, { file: '/b.js', options: { c: 'd,e' } }])
 })
 

@@ -64,7 +64,7 @@ t.test('a worker runs the kinds and operations of its pool and leaves the others
 t.test('WORKER_KINDS takes kinds and operations, and nothing else', async (t) => {
   const { app } = await openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,background_remove,video' } })
   t.ok(app.hasPlugin('worker'))
-  await t.rejects(openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,sculpt' } }), { message: /^WORKER_KINDS was "upscale,sculpt"; it may be some of image, video, music, background_remove, upscale, ai_edit, inpaint, trim, merge, or empty\.$/ })
+  await t.rejects(openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,sculpt' } }), { message: /^WORKER_KINDS was "upscale,sculpt"; it must be some of image, video, music, background_remove, upscale, ai_edit, inpaint, trim, merge, or empty\.$/ })
 })
 
 t.test('a cancel reaches a run long before its lease is renewed', async (t) => {

@@ -192,10 +192,10 @@ t.test('without an endpoint nothing of OpenTelemetry is loaded', async (t) => {
 t.test('a wrong setting stops the start with a sentence', async (t) => {
   const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }
   const wrong: [[Record<string, string>, RegExp], ...[Record<string, string>, RegExp][]] = [
-    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'localhost:4318' }, /OTEL_EXPORTER_OTLP_ENDPOINT was "localhost:4318"; it may be an http or https address/],
-    [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /OTEL_EXPORTER_OTLP_PROTOCOL was "grpc"; it may be http\/protobuf/],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'localhost:4318' }, /OTEL_EXPORTER_OTLP_ENDPOINT was "localhost:4318"; it must be an http or https address/],
+    [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /OTEL_EXPORTER_OTLP_PROTOCOL was "grpc"; it must be http\/protobuf/],
     [{ ...endpoint, OTEL_TRACES_SAMPLER: 'sometimes' }, /OTEL_TRACES_SAMPLER was "sometimes"/],
-    [{ ...endpoint, OTEL_TRACES_SAMPLER_ARG: '2' }, /OTEL_TRACES_SAMPLER_ARG was "2"; it may be a number from 0 to 1/],
+    [{ ...endpoint, OTEL_TRACES_SAMPLER_ARG: '2' }, /OTEL_TRACES_SAMPLER_ARG was "2"; it must be a number from 0 to 1/],
     [{ ...endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '-1' }, /OTEL_BSP_MAX_QUEUE_SIZE was "-1"/],
   ]
   for (const [env, sentence] of wrong) t.throws(() => readTraceSettings(env), { message: sentence })

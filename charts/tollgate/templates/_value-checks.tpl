@@ -5,7 +5,7 @@
 {{- if not $values.sealingKey.existingSecret }}{{ fail "sealingKey.existingSecret must name a Secret with 32 random bytes in base64. It encrypts the API keys; the chart does not create it, because without it the keys are lost." }}{{ end -}}
 {{- if not $values.store.existingSecret }}{{ fail "store.existingSecret must name a Secret whose entry holds a mongodb:// address: processes cannot share SQLite." }}{{ end -}}
 {{- if not $values.broker.existingSecret }}{{ fail "broker.existingSecret must name a Secret whose entry holds a kafka:// address: processes cannot share memory." }}{{ end -}}
-{{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it may be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
+{{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it must be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
 {{- if and $values.files.existingSecret (not (hasPrefix "s3://" $values.files.url)) }}{{ fail "files.existingSecret holds the credentials for s3://<bucket>, but files.url is not an s3:// address." }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
 {{- with $values.derivedKeys }}{{ if .existingSecret }}{{ include "tollgate.checkSecret" (dict "root" $ "value" "derivedKeys" "secret" . "schemes" (list "")) }}{{ end }}{{ end -}}
@@ -13,7 +13,7 @@
 {{- include "tollgate.checkSecret" (dict "root" . "value" "broker" "secret" $values.broker "schemes" (list "kafka://")) -}}
 {{- if not $values.workerPools }}{{ fail "workerPools must have a pool: without workers no task runs." }}{{ end -}}
 {{- with $values.gateway.autoscaling -}}
-{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it may be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it must be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
 {{- if and $values.serviceMonitor.enabled $values.podMonitor.enabled }}{{ fail "serviceMonitor.enabled and podMonitor.enabled are mutually exclusive: Prometheus would read every pod twice." }}{{ end -}}
 {{- range $name := list "serviceMonitor" "podMonitor" "prometheusRule" "grafanaDashboards" -}}
@@ -22,7 +22,7 @@
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey $workload.values.podLabels $label }}{{ fail (printf "commonLabels and podLabels of %s both set the label %s." $workload.name $label) }}{{ end }}{{ end -}}
 {{- with $workload.values.keda -}}
-{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it may be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it must be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
 {{- if and (dig "keda" "enabled" false $workload.values) (not $workload.values.keda.kafka.bootstrapServers) }}{{ fail "worker.keda.kafka.bootstrapServers must be the brokers of Kafka, such as kafka.databases:9092: KEDA reads the lag of the workers there." }}{{ end -}}
 {{- end -}}

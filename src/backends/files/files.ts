@@ -80,5 +80,5 @@ export async function openFiles(url: string, { storeUrl, credentials, readOnly }
     const { openGridfs } = await import('./gridfs/gridfs.ts')
     return openGridfs(storeUrl, readOnly)
   }
-  throw new Error(`FILES_URL has the unknown scheme ${url.split(':')[0]}: it may be disk:<folder>, gridfs: or s3://<bucket>.`)
+  throw new Error(`FILES_URL has the unknown scheme ${url.split(':')[0]}: it must be disk:<folder>, gridfs: or s3://<bucket>.`)
 }

@@ -28,7 +28,7 @@ const ATLAS_ERROR = 8000
 /** The error of an invalid address. The driver's message may repeat parts of the address, so it is only the cause. */
 export function invalidUrl(error: unknown): Error {
   return new Error(
-    'STORE_URL is not a valid MongoDB address: it may be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>, with special characters in names and passwords percent-encoded.',
+    'STORE_URL is not a valid MongoDB address: it must be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>, with special characters in names and passwords percent-encoded.',
     { cause: error },
   )
 }

@@ -172,7 +172,7 @@ export type Declarations = {
 export type Resources = {
   /**
    * Starts watching. `changed` is called with the ref of every resource at the start, and then of each resource that changed or was deleted, or whose Secret
-   * someone else changed; it may be called more often than needed. Read the present state with `get`. Resolves when the first list is complete.
+   * someone else changed; it must be called more often than needed. Read the present state with `get`. Resolves when the first list is complete.
    */
   watch(changed: (ref: Ref) => void): Promise<void>
   /**
@@ -278,5 +278,5 @@ export async function openResources(config: ResourcesConfig, clock: () => number
     const { openKubernetes } = await import('./kubernetes/kubernetes.ts')
     return openKubernetes(config)
   }
-  throw new Error(`RESOURCES_URL has the unknown scheme ${config.url.split(':')[0]}: it may be files:<folder> or kubernetes:.`)
+  throw new Error(`RESOURCES_URL has the unknown scheme ${config.url.split(':')[0]}: it must be files:<folder> or kubernetes:.`)
 }

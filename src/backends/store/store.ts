@@ -253,6 +253,6 @@ export async function openStore(url: string, options: StoreOptions = {}): Promis
       return openMongodb(url, options)
     }
     default:
-      throw new Error(`STORE_URL has the unknown scheme ${scheme}: it may be sqlite:<file> or mongodb://<host>/<database>.`)
+      throw new Error(`STORE_URL has the unknown scheme ${scheme}: it must be sqlite:<file> or mongodb://<host>/<database>.`)
   }
 }

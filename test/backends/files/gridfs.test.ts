@@ -60,7 +60,7 @@ t.test('gridfs: without a MongoDB STORE_URL, or with an invalid one, is refused 
   await t.rejects(openFiles('gridfs:', { storeUrl: 'sqlite:./data/tollgate.db' }), { name: 'Error', message: /STORE_URL is not a MongoDB URL: set STORE_URL to mongodb:/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://user:pa:ss@host/' }), { name: 'Error', message: /^STORE_URL is not a valid MongoDB address(?!.*pa:ss)/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://host/?nonsense=1' }), { name: 'Error', message: /^STORE_URL is not a valid MongoDB address/ })
-  await t.rejects(openFiles('ftp://somewhere'), { name: 'Error', message: /unknown scheme ftp: it may be disk:<folder>, gridfs: or s3:/ })
+  await t.rejects(openFiles('ftp://somewhere'), { name: 'Error', message: /unknown scheme ftp: it must be disk:<folder>, gridfs: or s3:/ })
 })
 
 t.test('an unreachable MongoDB is Unavailable', async (t) => {

@@ -112,7 +112,7 @@ t.test('what cannot be used is refused in one sentence that says what to do and 
     ['a server without a scheme', kubeconfig({ server: 'host:6443' }, {}), /its server must begin with https:\/\//],
     ['an authority that is not to be asked', kubeconfig({ 'insecure-skip-tls-verify': true, 'certificate-authority': 'ca.crt' }, { token: SECRET }), /it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out/],
     ['plain HTTP', kubeconfig({ server: 'http://host' }, { token: SECRET }), /its server has no TLS: use https:\/\/, or set insecure-skip-tls-verify/],
-    ['SOCKS', kubeconfig({ 'proxy-url': `socks5://u:${SECRET}@p` }, {}), /its proxy-url is not supported: it may be http or https/],
+    ['SOCKS', kubeconfig({ 'proxy-url': `socks5://u:${SECRET}@p` }, {}), /its proxy-url is not supported: it must be http or https/],
     ['a certificate alone', kubeconfig({}, { 'client-certificate': 'a', token: SECRET }), /give both/],
     ['a plugin of old', kubeconfig({}, { 'auth-provider': { name: 'gcp', config: { 'access-token': SECRET } } }), /the context x of the kubeconfig cannot be used: auth-provider is not supported: use exec/],
     ['groups of somebody else', kubeconfig({}, { as: 'jane', 'as-groups': ['g'] }), /as-groups is not supported: use as alone/],

@@ -315,7 +315,7 @@ t.test('a path that cannot be opened is named', async (t) => {
     await t.rejects(openStore(`sqlite:${path}`), { message: new RegExp(`^The store ${path} cannot be opened: .+\\.$`) })
   }
   await t.rejects(openStore('postgres://root:secret@db'), {
-    message: 'STORE_URL has the unknown scheme postgres: it may be sqlite:<file> or mongodb://<host>/<database>.',
+    message: 'STORE_URL has the unknown scheme postgres: it must be sqlite:<file> or mongodb://<host>/<database>.',
   })
 })
 

@@ -22,7 +22,7 @@ const PARAMETERS = ['endpoint', 'region', 'pathStyle', 'accessKeyIdFile', 'secre
 /** Parses the address. Throws an Error with one sentence about an invalid part. */
 export function readAddress(text: string): S3Address {
   const url = URL.parse(text)
-  if (!url || url.protocol !== 's3:') throw new Error('FILES_URL is not a URL: it may be s3://<bucket>[/<prefix>]?endpoint=…&region=….')
+  if (!url || url.protocol !== 's3:') throw new Error('FILES_URL is not a URL: it must be s3://<bucket>[/<prefix>]?endpoint=…&region=….')
   if (url.username || url.password)
     throw new Error(
       'FILES_URL holds credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or give them in the environment.',
@@ -46,10 +46,10 @@ function bucketUrlOf(bucket: string, region: string, parameters: URLSearchParams
   const given = parameters.get('endpoint')
   const endpoint = URL.parse(given ?? `https://s3.${region}.amazonaws.com`)
   if (!endpoint || !/^https?:$/.test(endpoint.protocol) || endpoint.search || endpoint.hash || endpoint.username) {
-    throw new Error(`FILES_URL has the endpoint "${given}": it may be a URL such as https://storage.example.com.`)
+    throw new Error(`FILES_URL has the endpoint "${given}": it must be a URL such as https://storage.example.com.`)
   }
   const pathStyle = parameters.get('pathStyle') ?? String(given !== null)
-  if (!['true', 'false'].includes(pathStyle)) throw new Error(`FILES_URL has pathStyle=${pathStyle}: it may be true or false.`)
+  if (!['true', 'false'].includes(pathStyle)) throw new Error(`FILES_URL has pathStyle=${pathStyle}: it must be true or false.`)
   const path = endpoint.pathname.replace(/\/+$/, '')
   return pathStyle === 'true' ? `${endpoint.origin}${path}/${bucket}` : `${endpoint.protocol}//${bucket}.${endpoint.host}${path}`
 }

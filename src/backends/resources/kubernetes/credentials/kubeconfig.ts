@@ -96,7 +96,7 @@ function faultOf(cluster: Cluster, user: User, { tokenFile, ...entry }: Record<s
       'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out',
     ],
     // Without its value: the address of a proxy may contain a password.
-    [cluster.proxyUrl && !/^https?:\/\//.test(cluster.proxyUrl), 'its proxy-url is not supported: it may be http or https'],
+    [cluster.proxyUrl && !/^https?:\/\//.test(cluster.proxyUrl), 'its proxy-url is not supported: it must be http or https'],
     [ignored, `${ignored} is not supported: use as alone`],
     [!(user.certFile || user.certData) !== !(user.keyFile || user.keyData), 'it has one of client-certificate and client-key: give both'],
     [user.authProvider && !hasOther, 'auth-provider is not supported: use exec with a credential plugin, such as kubectl oidc-login'],
