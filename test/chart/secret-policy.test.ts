@@ -63,6 +63,11 @@ if (kubeconfig !== null) {
       ['its own, of nobody', 'PUT', `${mine}/ci-key`, { ...issued, metadata: { ...issued.metadata, ownerReferences: [] } }],
       ["somebody else's removal", 'DELETE', `${mine}/foreign`],
     ]
+    // The API server learns of a policy by a watch, and compiles it some time later.
+    await eventually('the API server to judge by the policy', async () => {
+      const { status } = await own.request('POST', `${SYSTEM}?dryRun=All`, { apiVersion: 'v1', kind: 'Secret', ...bootstrap })
+      return status === 403 ? true : null
+    })
     for (const [what, method, path, body] of attacks) {
       const { status, body: said } = await own.request(method, path, body && { apiVersion: 'v1', kind: 'Secret', ...body })
       t.equal(status, 403, `${what}: ${JSON.stringify(said).slice(0, 300)}`)
