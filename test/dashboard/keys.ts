@@ -32,7 +32,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.equal(await statusOf(first), 200)
 
     await card(page, 'robot').getByRole('button', { name: 'Rotate robot' }).click()
-    await page.getByRole('dialog').getByText('The present key still works for 1 h').waitFor()
+    await page.getByRole('dialog').getByText('The current key still works for 1 h').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Rotate', exact: true }).click()
     await card(page, 'robot').getByText('The key before the rotation still works').waitFor()
     const second = await reveal(page, 'robot')
@@ -121,7 +121,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     })
     await card(page, 'coding').getByRole('button', { name: 'Suspend coding' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Suspend', exact: true }).click()
-    await page.getByText('was changed elsewhere').waitFor()
+    await page.getByText('has been changed elsewhere').waitFor()
     await card(page, 'coding').getByText('Active', { exact: true }).waitFor()
   })
 }

@@ -29,7 +29,7 @@ export async function showTests(t: Test, dashboard: Dashboard, { hasSharp }: { h
     t.ok(await isInView(page, create))
     const [form, stage] = [await page.locator('.room-form').boundingBox(), await page.locator('.room-stage').boundingBox()]
     t.ok(form && stage && stage.x >= form.x + form.width && Math.abs(stage.y - form.y) < 2, 'side by side')
-    await page.getByText('A preview: a placeholder that this service draws without a model.').waitFor()
+    await page.getByText('A preview: a placeholder, made without a model.').waitFor()
 
     const long = `${'Boats. '.repeat(1200)}end`
     await prompt(page).fill(long)
