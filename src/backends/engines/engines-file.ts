@@ -81,7 +81,7 @@ const Max = Type.Object(
       Type.Number({
         minimum: 0.001,
         maximum: 1000,
-        description: `Pixels of a source or result, or of each picture of a video; ${DEFAULTS.megapixels} when left out. The picture that a video begins with may have ${PICTURE_PIXELS / 1e6} in any case.`,
+        description: `Pixels of a source or result, or of each frame of a video; ${DEFAULTS.megapixels} when left out. The picture that a video begins with may have ${PICTURE_PIXELS / 1e6} in any case.`,
       }),
     ),
     megabytes: Type.Optional(

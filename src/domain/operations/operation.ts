@@ -47,7 +47,7 @@ const DATA_URL_LENGTH_MAX = 1024 * 1024
 /** The schema of an address. */
 export const address = (description: string) => Type.String({ minLength: 1, maxLength: DATA_URL_LENGTH_MAX, description })
 export const media_url = address('Address of the source: http or https, a link of an earlier result, or a data: URL in base64.')
-export const mask_url = address('Address of the mask. A mask with transparency marks by transparent pixels, any other by white.')
+export const mask_url = address('Address of the mask: transparent pixels mark the area, or white ones if none is transparent.')
 
 export const filmFormat = Type.Optional(
   Type.String({
