@@ -15,7 +15,7 @@ const TENANTS = 'test/plugins/kubernetes-guide.test.ts'
 const RUN_BY: Record<string, Record<string, string[]>> = {
   'README.md': {
     Start: ['.ci/run installs and test/flows/npm-start.test.ts starts it, on free ports', 'it is what runs this test'],
-    'A request of each product': [README, README, README],
+    'One request to each product': [README, README, README],
     'A webhook': [README, README, README],
     'A real model': ['needs a model server and its key'],
     'Any other service': ['needs a service; test/plugins/proxy.test.ts has one'],

@@ -15,7 +15,7 @@ const run = promisify(execFile)
 t.test('the requests of README.md work in their order, and the receiver prints the signed webhook', async (t) => {
   const folder = t.testdir({})
   cpSync(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-  const [chat = '', picture = '', upscale = ''] = commandsOf('README.md', 'A request of each product')
+  const [chat = '', picture = '', upscale = ''] = commandsOf('README.md', 'One request to each product')
   const [receiver = '', allowing = '', music = ''] = commandsOf('README.md', 'A webhook')
   const [, setting = '', value = ''] = /^(\w+)=(\S+) npm start$/m.exec(allowing) ?? []
   const program = await start({ folder, namespace: 'demo', env: { [setting]: value, SHUTDOWN_SECONDS: '1' } })
