@@ -1,7 +1,7 @@
 /** Downloads in progress: how many of a file and for an address, and an end for clients that stop reading. */
 import type { ServerResponse } from 'node:http'
 import { hasClosed } from '../../src/http/disconnect.ts'
-import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openCounts } from '../../src/domain/counts-by-name.ts'
 import { overLimit } from '../../src/domain/errors.ts'
 
 export type DownloadLimits = {

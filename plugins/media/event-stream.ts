@@ -1,7 +1,7 @@
 /** `GET …/{id}/events`: the history of a task and then its changes as Server-Sent Events, to its end (`docs/media.md`, "Live events"). */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openCounts } from '../../src/domain/counts-by-name.ts'
 import { overLimit } from '../../src/domain/errors.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'

@@ -3,7 +3,7 @@
  * dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998): a tenant may hold as much as is left to all, so that one alone
  * gets half of the budget, two a third each, and a tenant that comes later always finds some.
  */
-import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openCounts } from '../../src/domain/counts-by-name.ts'
 import { overLimit, type Failure } from '../../src/domain/errors.ts'
 
 /** The memory of one request. */

@@ -1,5 +1,5 @@
 /** Messages that a worker has received and for which no claim was decided yet. Their offsets are not committed meanwhile. */
-import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openCounts } from '../../src/domain/counts-by-name.ts'
 import type { TaskReady } from '../../src/domain/broker-messages.ts'
 
 export type PendingMessage = { message: TaskReady; decide(): void }

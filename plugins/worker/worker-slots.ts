@@ -1,5 +1,5 @@
 /** Worker slots: concurrent runs of this process, in total and per kind. */
-import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openCounts } from '../../src/domain/counts-by-name.ts'
 import { Cut } from './task-run.ts'
 
 export type Slots = {

@@ -2,6 +2,7 @@
  * What sources at addresses of others are, by their first bytes, when a task is created: what is held fits them then. It is an estimate. The run fetches and reads each source
  * anew, and its result is bounded by what is held.
  */
+import { openCounts } from '../domain/counts-by-name.ts'
 import type { Egress, Reply } from '../egress/egress.ts'
 import { putNewest } from '../domain/bounded-map.ts'
 import { mediaInfo } from '../domain/media-info.ts'
@@ -39,15 +40,14 @@ export function openSourceProbes({
   deadlineMs?: number
 }): ProbeSources {
   const rates = new Map<string, Rate>()
-  const tenants = new Map<string, number>()
-  const hosts = new Map<string, number>()
+  const tenants = openCounts()
+  const hosts = openCounts()
   let all = 0
 
   /** Whether a request of the plan may ask so many sources, which are counted then. */
   function enter({ id, terms }: Subscription, sources: number): boolean {
     const rate = takeOne(rates.get(id) ?? { tat: 0 }, terms.requestsPerMinute, clock())
-    const ofTenant = tenants.get(tenantOf(id)) ?? 0
-    if (!rate.allowed || ofTenant + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
+    if (!rate.allowed || tenants.of(tenantOf(id)) + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
     putNewest(rates, id, rate.rate, PLANS_MAX)
     count(id, sources)
     return true
@@ -55,22 +55,22 @@ export function openSourceProbes({
 
   function count(plan: string, change: number): void {
     all += change
-    add(tenants, tenantOf(plan), change)
+    tenants.add(tenantOf(plan), change)
   }
 
   /** Asks as many at a time as the host has places for, and the next ones in the time that is left. */
   async function askHost(host: string, urls: readonly string[], found: Map<string, SourceInfo>): Promise<void> {
-    const places = Math.min(urls.length, PROBES_MAX.host - (hosts.get(host) ?? 0))
+    const places = Math.min(urls.length, PROBES_MAX.host - hosts.of(host))
     const waiting = urls.values()
     async function askNext(): Promise<void> {
-      add(hosts, host, 1)
+      hosts.add(host, 1)
       let leftMs = deadlineMs
       for (let next = waiting.next(); !next.done && leftMs > 0; next = waiting.next()) {
         const { info, tookMs } = await probe(egress, next.value, leftMs).catch(() => ({ info: null, tookMs: leftMs }))
         found.set(next.value, info)
         leftMs -= tookMs
       }
-      add(hosts, host, -1)
+      hosts.add(host, -1)
     }
     await Promise.all(Array.from({ length: places }, askNext))
   }
@@ -83,12 +83,6 @@ export function openSourceProbes({
     count(record.id, -distinct.length)
     return urls.map((url) => (url === null ? null : (found.get(url) ?? null)))
   }
-}
-
-function add(counts: Map<string, number>, of: string, change: number): void {
-  const now = (counts.get(of) ?? 0) + change
-  if (now > 0) counts.set(of, now)
-  else counts.delete(of)
 }
 
 /** The host, without the dot that a full name may end with. */
