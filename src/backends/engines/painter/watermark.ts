@@ -1,5 +1,5 @@
 /** The watermark of previews. */
-import { blend, type Canvas, type Colour } from './canvas.ts'
+import { blend, each, type Canvas, type Colour } from './canvas.ts'
 
 /** Bitmaps of the letters, 5 wide and 9 high (two rows below the line), one row of dots after the other. */
 const LETTERS: Record<string, string> = {
@@ -19,11 +19,8 @@ export function watermark(canvas: Canvas): void {
   const wide = (word.length * 6 + 3) * dot
   const left = width - wide - 2 * dot
   const top = height - 15 * dot
-  const fill = (x: number, y: number, w: number, h: number, colour: Colour, alpha: number): void => {
-    for (let row = Math.max(0, y); row < Math.min(height, y + h); row++) {
-      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, alpha, colour)
-    }
-  }
+  const fill = (x: number, y: number, w: number, h: number, colour: Colour, alpha: number): void =>
+    each(canvas, [x, y, x + w, y + h], (at) => blend(rgb, at, alpha, colour))
   fill(left, top, wide, 13 * dot, [12, 14, 24], 0.55)
   for (const [n, letter] of [...word].entries()) {
     for (const [y, line] of (LETTERS[letter] ?? '').split(' ').entries()) {

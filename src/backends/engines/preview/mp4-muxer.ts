@@ -64,31 +64,12 @@ function index(film: Film, begin: number): Buffer {
 }
 
 function sampleTable({ width, height, sps, pps, frames, keyFrames }: Film, begin: number, ticks: number): Buffer {
-  const config = box(
-    'avcC',
-    Buffer.of(1),
-    sps.subarray(1, 4),
-    Buffer.of(0xff, 0xe1),
-    u16(sps.length),
-    sps,
-    Buffer.of(1),
-    u16(pps.length),
-    pps,
-  )
+  const one = (count: number, parameters: Uint8Array) => [Buffer.of(count), u16(parameters.length), parameters]
+  const config = box('avcC', Buffer.of(1), sps.subarray(1, 4), Buffer.of(0xff), ...one(0xe1, sps), ...one(1, pps))
   const colours = box('colr', text('nclx'), u16(1, 1, 1), Buffer.of(0)) // BT.709, limited range
-  const entry = box(
-    'avc1',
-    Buffer.of(0, 0, 0, 0, 0, 0),
-    u16(1),
-    Buffer.alloc(16),
-    u16(width, height),
-    u32(0x480000, 0x480000, 0),
-    u16(1),
-    Buffer.alloc(32),
-    u16(0x18, 0xffff),
-    config,
-    colours,
-  )
+  // One picture per sample, at 72 dots an inch, with 24 bits of colour and no palette.
+  const facts = [u16(0, 0, 0, 1), Buffer.alloc(16), u16(width, height, 0x48, 0, 0x48, 0, 0, 0, 1), Buffer.alloc(32), u16(0x18, 0xffff)]
+  const entry = box('avc1', ...facts, config, colours)
   const last = ticks - (frames.length - 1) * TICKS_PER_FRAME
   const times = frames.length === 1 ? u32(1, 1, last) : u32(2, frames.length - 1, TICKS_PER_FRAME, 1, last)
   return box(

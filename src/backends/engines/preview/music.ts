@@ -23,8 +23,8 @@ export function tune(prompt: string, seed: number | null, durationMs: number, pr
   const chance = dice(`tune\n${seed}\n${prompt}`)
   const has = (words: string): boolean => new RegExp(`\\b(${words})`, 'i').test(prompt)
   const scale = has('sad|dark|minor|epic|rain') ? MINOR : has('happy|joy|major|party') ? MAJOR : chance.pick([MAJOR, MINOR])
-  const [chords, steps, root] = [chance.pick(CHORDS), chance.pick(STEPS), chance.whole(45, 54)]
-  const beat = 60 / (has('slow|calm|sleep|gentle|sad') ? 64 : has('fast|dance|energ|techno|party') ? 126 : chance.whole(80, 108))
+  const [chords, steps, root] = [chance.pick(CHORDS), chance.pick(STEPS), Math.floor(chance.between(45, 55))]
+  const beat = 60 / (has('slow|calm|sleep|gentle|sad') ? 64 : has('fast|dance|energ|techno|party') ? 126 : chance.between(80, 108))
   const key = (degree: number): number => root + (scale[degree % 7] ?? 0) + 12 * Math.floor(degree / 7)
   const length = Math.max(1, Math.round((durationMs * SAMPLES_PER_SECOND) / 1000))
   const sound = { left: new Float32Array(length), right: new Float32Array(length) }

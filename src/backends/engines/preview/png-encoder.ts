@@ -6,21 +6,16 @@ const SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
 /** The filter Up: each byte is the difference to the one above. */
 const UP = 2
 
+const u32 = (value: number): Buffer => Buffer.of(value >>> 24, value >>> 16, value >>> 8, value)
+
 function chunk(type: string, data: Uint8Array): Buffer {
-  const out = Buffer.alloc(12 + data.length)
-  out.writeUInt32BE(data.length, 0)
-  out.write(type, 4, 'latin1')
-  out.set(data, 8)
-  out.writeUInt32BE(crc32(out.subarray(4, 8 + data.length)), 8 + data.length)
-  return out
+  const body = Buffer.concat([Buffer.from(type), data])
+  return Buffer.concat([u32(data.length), body, u32(crc32(body))])
 }
 
 /** Encodes a picture, with a text chunk that says where it comes from. */
 export function png({ width, height, rgb }: Canvas): Uint8Array {
-  const header = Buffer.alloc(13)
-  header.writeUInt32BE(width, 0)
-  header.writeUInt32BE(height, 4)
-  header.set([8, 2, 0, 0, 0], 8)
+  const header = Buffer.concat([u32(width), u32(height), Buffer.of(8, 2, 0, 0, 0)])
   const [stride, pixels] = [width * 3, Uint8Array.from(rgb, Math.round)]
   const rows = new Uint8Array((stride + 1) * height)
   for (let y = 0; y < height; y++) {
