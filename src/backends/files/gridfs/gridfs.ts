@@ -186,11 +186,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     async sweep(now, limit) {
       assertOpen()
       const due = await guard(() =>
-        files
-          .find({ expiresAt: { $lte: now } }, { projection: { chunksId: 1 } })
-          .sort({ expiresAt: 1 })
-          .limit(limit)
-          .toArray(),
+        files.find({ expiresAt: { $lte: now } }, { projection: { chunksId: 1 }, sort: { expiresAt: 1 }, limit }).toArray(),
       )
       const chunksIds = due.map(({ chunksId }) => chunksId)
       await noteUnused(chunksIds)
@@ -201,13 +197,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
 
     async list(after, limit) {
       assertOpen()
-      const found = await guard(() =>
-        files
-          .find({ _id: { $gt: after } }, { projection: { _id: 1 } })
-          .sort({ _id: 1 })
-          .limit(limit)
-          .toArray(),
-      )
+      const found = await guard(() => files.find({ _id: { $gt: after } }, { projection: { _id: 1 }, sort: { _id: 1 }, limit }).toArray())
       return found.map(({ _id }) => _id)
     },
 

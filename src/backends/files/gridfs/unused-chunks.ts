@@ -40,13 +40,7 @@ export function openUnusedChunks({ files, chunks, unused }: Collections, writing
     },
 
     async sweepUnused(now) {
-      const due = await guard(() =>
-        unused
-          .find({ due: { $lte: now } })
-          .sort({ due: 1 })
-          .limit(UNUSED_BATCH + writing.size)
-          .toArray(),
-      )
+      const due = await guard(() => unused.find({ due: { $lte: now } }, { sort: { due: 1 }, limit: UNUSED_BATCH + writing.size }).toArray())
       for (const { _id, note } of due) {
         if (writing.has(_id)) continue
         await guard(async () => {

@@ -38,19 +38,13 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
         for (const subscription of new Set(requests.map((request) => request.subscription))) await trim(subscription)
       }),
     requests: (subscription, position, limit) =>
-      database.run(async () =>
-        (
-          await newest(subscription, position ? before(position) : {})
-            .limit(limit)
-            .toArray()
-        ).map((found) => fromStored<CodingRequest>(found)),
-      ),
+      database.run(async () => {
+        const page = newest(subscription, position ? before(position) : {}).limit(limit)
+        return (await page.toArray()).map(fromStored<CodingRequest>)
+      }),
     removeRequests: (limitAt, limit) =>
       database.run(async () => {
-        const old = await collection
-          .find({ at: { $lt: limitAt } }, { projection: { _id: 1 } })
-          .limit(limit)
-          .toArray()
+        const old = await collection.find({ at: { $lt: limitAt } }, { projection: { _id: 1 }, limit }).toArray()
         return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
       }),
     requestsBefore: (limitAt) => database.run(() => collection.countDocuments({ at: { $lt: limitAt } })),

@@ -124,11 +124,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
 
   /** The events first: a removal raises the floor before it removes the last of them. */
   async function lastPosition(tenant: string): Promise<number> {
-    const last = await collection
-      .find({ tenant }, { projection: { position: 1 } })
-      .sort({ position: -1 })
-      .limit(1)
-      .next()
+    const last = await collection.findOne({ tenant }, { projection: { position: 1 }, sort: { position: -1 } })
     const floor = await floors.findOne({ _id: tenant })
     return Math.max(last?.position ?? 0, floor?.position ?? 0)
   }
@@ -143,11 +139,9 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   }
 
   async function removeEvents(before: number, limit: number): Promise<number> {
-    const old = await collection
-      // Found by their ids: what was logged before is of a task that was created before.
-      .find({ _id: { $lt: idAt(before) }, loggedAt: { $lt: before } }, { projection: { tenant: 1, position: 1 } })
-      .limit(limit)
-      .toArray()
+    // Found by their ids: what was logged before is of a task that was created before.
+    const loggedBefore = { _id: { $lt: idAt(before) }, loggedAt: { $lt: before } }
+    const old = await collection.find(loggedBefore, { projection: { tenant: 1, position: 1 }, limit }).toArray()
     if (old.length === 0) return 0
     const tenants = Map.groupBy(old, ({ tenant }) => tenant)
     await Promise.all([...tenants].map(([tenant, removed]) => raise(tenant, Math.max(...removed.map(({ position }) => position)))))

@@ -19,13 +19,7 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
   }
 
   return {
-    declarations: () =>
-      database.run(() =>
-        declarations
-          .find<Declaration>({}, { projection: { _id: 0 } })
-          .sort({ _id: 1 })
-          .toArray(),
-      ),
+    declarations: () => database.run(() => declarations.find<Declaration>({}, { projection: { _id: 0 }, sort: { _id: 1 } }).toArray()),
     declare: (declaration) => database.run(() => declare(declaration)),
     undeclare: async (ref) => void (await database.run(() => declarations.deleteOne({ _id: idOf(ref) }))),
   }

@@ -144,11 +144,8 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
   /** Longest unserved first, then longest ready, then by id. */
   async function subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]> {
     const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } }, waitingSince: { $gte: 0, $lte: now } }
-    const found = await subscriptions
-      .find(due, { projection: { _id: 1 } })
-      .sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 })
-      .limit(limit)
-      .toArray()
+    const sort = { 'media.lastServedAt': 1, waitingSince: 1, _id: 1 } as const
+    const found = await subscriptions.find(due, { projection: { _id: 1 }, sort, limit }).toArray()
     return found.map(({ _id }) => _id)
   }
 
@@ -174,10 +171,7 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
       },
       periods: (subscription) =>
         database.run(() =>
-          periods
-            .find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } })
-            .sort({ n: 1 })
-            .toArray(),
+          periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 }, sort: { n: 1 } }).toArray(),
         ),
     },
   }

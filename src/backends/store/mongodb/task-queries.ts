@@ -73,11 +73,8 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   async function due(now: number, { states, after, limit, perTenant }: DueList): Promise<Task[]> {
     const chosen: StoredTask[] = []
     for (let from = after; chosen.length < limit;) {
-      const found = await collection
-        .find({ state: { $in: [...states] }, tenant: { $gt: from }, sweepAt: { $gt: 0, $lte: now }, ...KNOWN })
-        .sort({ tenant: 1, sweepAt: 1 })
-        .limit(limit)
-        .toArray()
+      const isDue = { state: { $in: [...states] }, tenant: { $gt: from }, sweepAt: { $gt: 0, $lte: now }, ...KNOWN }
+      const found = await collection.find(isDue, { sort: { tenant: 1, sweepAt: 1 }, limit }).toArray()
       const ofEach = [...Map.groupBy(found, ({ tenant }) => tenant).values()]
       chosen.push(...ofEach.flatMap((own) => own.slice(0, perTenant)))
       const last = found.at(-1)
@@ -91,11 +88,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     const range = rangeOf(tenant, filter, before)
     const found = await Promise.all(
       partsOf(filter.object, filter.kind, filter.status).map((part) =>
-        collection
-          .find({ ...range, ...part })
-          .sort({ _id: -1 })
-          .limit(limit)
-          .toArray(),
+        collection.find({ ...range, ...part }, { sort: { _id: -1 }, limit }).toArray(),
       ),
     )
     const newest = found.flat().toSorted((a, b) => (a._id < b._id ? 1 : -1))
@@ -111,16 +104,10 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     tasks: (tenant, filter, before, limit) => database.run(() => page(tenant, filter, before, limit)),
     tasksDue: (now, lists) => database.run(() => Promise.all(lists.map((list) => due(now, list)))),
     oldestTask: () =>
-      database.run(
-        async () =>
-          (
-            await collection
-              .find({ _id: { $gt: '' } }, { projection: { createdAt: 1 } })
-              .sort({ _id: 1 })
-              .limit(1)
-              .next()
-          )?.createdAt ?? null,
-      ),
+      database.run(async () => {
+        const oldest = await collection.findOne({ _id: { $gt: '' } }, { projection: { createdAt: 1 }, sort: { _id: 1 } })
+        return oldest?.createdAt ?? null
+      }),
     openTasks: () => database.run(openTasks),
   }
 }

@@ -120,10 +120,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   async function removeTasks(before: number, limit: number): Promise<number> {
     // Found by their ids: what ended before was created before.
     const done = { _id: { $lt: idAt(before) }, endedAt: { $gt: 0, $lt: before }, state: { $in: [...FINAL] }, outbox: { $size: 0 } }
-    const old = await tasks
-      .find(done, { projection: { _id: 1 } })
-      .limit(limit)
-      .toArray()
+    const old = await tasks.find(done, { projection: { _id: 1 }, limit }).toArray()
     const ids = old.map(({ _id }) => _id)
     if (ids.length === 0) return 0
     await deliveries.remove(ids)

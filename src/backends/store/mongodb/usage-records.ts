@@ -137,8 +137,7 @@ export function openUsageRecords(
       storeOutboxes: (before, limit) =>
         database.run(async () => {
           const left = await holders
-            .find({ listed: 'usage', at: { $lt: before }, ...KNOWN }, { projection: { version: 1, outbox: 1 } })
-            .limit(limit)
+            .find({ listed: 'usage', at: { $lt: before }, ...KNOWN }, { projection: { version: 1, outbox: 1 }, limit })
             .toArray()
           for (const holder of left) await storeOutbox(holder)
           return left.length
