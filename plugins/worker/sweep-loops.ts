@@ -12,7 +12,6 @@ import type { TaskContext } from '../../src/tasks/task-context.ts'
 import type { SweepTurns } from '../../src/tasks/due-tasks.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import { allOf } from '../../src/tasks/sweep-pass.ts'
-import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'
 
 type Sweeping = {
   tasks: TaskContext
@@ -42,7 +41,7 @@ const BATCH = 500
 const MOST_BATCHES = 100
 /** Length of the lease of a sweep. A process that does not hold it tries again after as many periods, so that a thousand idle workers write a few hundred leases a second. */
 const LEASE_PERIODS = 5
-const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
+const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
 export function startSweeps({
@@ -69,7 +68,6 @@ export function startSweeps({
   const sweeps = [
     every('tasks', PERIODS.tasks, () => allOf([sweepOpen(), republish()]), notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
-    every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
       await untilDone(() => store.removeRequests(clock() - taskMs, BATCH))
@@ -100,14 +98,6 @@ export function startSweeps({
   function notSweeping(): void {
     grace.isDue(uptime())
     open([])
-  }
-
-  let waitingAfter = ''
-  async function sweepWaiting(): Promise<void> {
-    const { released, next } = await sweepDeliveries(tasks, waitingAfter, BATCH)
-    waitingAfter = next
-    swept('overlooked_delivery', released)
-    if (released > 0) log.warn({ event: 'sweep_released_deliveries', released }, 'sweep released deliveries')
   }
 
   /** Repeats while batches come back full, so that removal keeps up with creation. */

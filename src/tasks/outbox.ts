@@ -70,12 +70,6 @@ export function deliveryId(taskId: string, event: Delivery['event']): string {
   return `${taskId}.${event}`
 }
 
-/** The deliveries of a task that wait although the one that releases them was attempted. */
-export function overlooked(deliveries: readonly Delivery[]): Delivery[] {
-  const released = new Set(deliveries.flatMap((delivery) => (delivery.attempts.length > 0 ? [releasedBy(delivery)] : [])))
-  return deliveries.filter(({ id, state }) => state === 'waiting' && released.has(id))
-}
-
 /** The delivery that becomes due after an attempt of this one: `task.refunded` after the first of `task.failed`. */
 export function releasedBy(delivery: Delivery): string | null {
   return delivery.event === 'task.failed' ? deliveryId(delivery.taskId, 'task.refunded') : null

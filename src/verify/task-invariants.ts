@@ -2,7 +2,7 @@
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { WebhookEvent } from '../domain/webhooks.ts'
-import { overlooked } from '../tasks/outbox.ts'
+import { releasedBy } from '../tasks/outbox.ts'
 
 /** Sweeps close every gap well within this time. */
 export const OVERDUE_MS = 10 * 60_000
@@ -62,8 +62,10 @@ export function* deliveryViolations(task: Task, deliveries: Delivery[], now: num
     const should = `is ${task.state} and should have sent ${list(wanted)}`
     yield `task ${task.id} of ${task.subscription} ${should}, but has deliveries of ${list(made)}`
   }
-  for (const { id } of overlooked(deliveries)) yield `delivery ${id} of ${task.subscription} waits for another one, which was attempted`
+  const released = new Set(deliveries.flatMap((delivery) => (delivery.attempts.length > 0 ? [releasedBy(delivery)] : [])))
   for (const delivery of deliveries) {
+    if (delivery.state === 'waiting' && released.has(delivery.id))
+      yield `delivery ${delivery.id} of ${task.subscription} waits for another one, which was attempted`
     for (const sentence of attemptViolations(delivery, now)) yield `delivery ${delivery.id} of ${task.subscription} ${sentence}`
   }
 }

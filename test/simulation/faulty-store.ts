@@ -9,7 +9,7 @@ import { brief, type Actor, type PendingCommand, type Process, type Scheduler, t
 
 const READS = new Set<string>([
   'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
-  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations', 'usageRecords', 'usageFloor',
+  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'scan', 'events', 'declarations', 'usageRecords', 'usageFloor',
 ])
 
 export type FaultyOptions = {

@@ -181,7 +181,6 @@ export const ACCESS = {
   recordAttempt: 'write',
   redeliver: 'write',
   relay: 'write',
-  releaseDelivery: 'write',
   releaseLease: 'write',
   removeEvents: 'write',
   removeRequests: 'write',
@@ -213,7 +212,6 @@ export const ACCESS = {
   usagePublished: 'write',
   usageRecords: 'read',
   useOnce: 'write',
-  waitingDeliveries: 'read',
 } as const satisfies Record<keyof Store, 'read' | 'write'>
 
 /** The ids of a tenant's subscriptions lie between these two. */

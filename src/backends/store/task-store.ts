@@ -112,10 +112,6 @@ export type TaskStore = {
   returnDelivery(id: string, epoch: number, at: number): Promise<void>
   /** The deliveries of a task, ordered by id. */
   deliveries(taskId: string): Promise<Delivery[]>
-  /** Deliveries that wait for another one, ordered by id, with ids above `after`. */
-  waitingDeliveries(after: string, limit: number): Promise<Delivery[]>
-  /** Makes a delivery due at `at` if it is `waiting`; false if it is not. */
-  releaseDelivery(id: string, at: number): Promise<boolean>
   /**
    * Makes a delivery due at `now` for one more attempt, by the rule of `redeliver` in `src/domain/webhook-redelivery.ts`, and returns it as it is
    * then. Null: not there, or another tenant's.

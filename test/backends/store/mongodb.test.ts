@@ -7,7 +7,7 @@ import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb
 import { openStore } from '../../../src/backends/store/store.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
-import { allDue, delivery, ID, keyVersion, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
+import { allDue, delivery, ID, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
 import { emptyDatabase } from './empty-store.ts'
@@ -124,28 +124,8 @@ t.test('a document in a format of a newer version is refused and left unchanged,
   t.same(ids((await store.tasksDue(T0 + 60_000, [{ states, after: '', limit: 1, perTenant: 1 }])).flat()), [task(2).id])
   t.same(ids(await allDue(store, T0 + 60_000)), [task(2).id])
   t.same(ids(await store.subscriptionsWith('plan', '', 1)), ['acme/other'])
-  t.same(ids(await store.waitingDeliveries('', 1)), [delivery(8).id])
   t.same(ids(await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 9, perTenant: 9, perQueue: 9 })), [delivery(7).id])
   t.same(await documents(), before)
-})
-
-t.test('key versions without `endedAt` are migrated: those that ended get the current time', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
-  const [alive, over] = [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'revoked' })].map(({ endedAt: _later, id, ...key }) => ({ _id: id, ...key }))
-  await db.collection<{ _id: string }>('keys').insertMany([alive!, over!])
-  await db.collection<{ _id: string; version: number }>('meta').insertOne({ _id: 'schema', version: 1 })
-  const store = await openStore(url)
-  t.same(await store.keyVersions('k1'), [keyVersion('k1', 0, { state: 'active' })])
-  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
-  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
-  t.match(await store.keyVersions('k2'), [{ state: 'revoked', sealed: null }])
-  // Written by a controller of the previous release that is still running.
-  await store.setKey('k1-0', { state: 'deleted' }, [])
-  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
-  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
-  await store.close()
 })
 
 /** Two migrations: a member is split in two, then the old one is removed. */

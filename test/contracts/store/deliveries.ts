@@ -68,21 +68,6 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await store.relay(taskId(3), [], [], end), null, 'it is not there')
   },
 
-  'deliveries that wait for another one are listed by id, and each is released once': async (t, place) => {
-    const [store, other] = [await place.open(), await place.open()]
-    const waiting = [1, 2, 3].map((n) => delivery(n, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null }))
-    await relayed(store, [...waiting, delivery(4, { nextAttemptAt: T0 + 5000 })])
-    t.same(await store.waitingDeliveries('', 2), waiting.slice(0, 2))
-    t.same(await other.waitingDeliveries(waiting[1]!.id, 2), [waiting[2]])
-    t.same(await claim(store), [])
-    t.equal(await other.releaseDelivery(waiting[1]!.id, T0 - 1), true)
-    t.equal(await store.releaseDelivery(waiting[1]!.id, T0 + 7000), false)
-    t.equal(await store.releaseDelivery(delivery(4).id, T0), false, 'it does not wait')
-    t.equal(await store.releaseDelivery('nothing', T0), false)
-    t.same(await store.waitingDeliveries('', 10), [waiting[0], waiting[2]])
-    t.match(await claim(store), [{ id: waiting[1]!.id, state: 'pending', nextAttemptAt: T0 - 1, epoch: 1 }])
-  },
-
   'a removed task gets no deliveries': async (t, place) => {
     const store = await place.open()
     await store.relay(taskId(1), [delivery(1)], [])

@@ -5,7 +5,6 @@ import type { KeyChange, Store } from '../store.ts'
 import { batchReads } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import type { Upgrade } from './migrations.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 
 export const keyIndexes = {
@@ -24,16 +23,6 @@ export const keyIndexes = {
     { name: 'ended', key: { endedAt: 1, state: 1 }, partialFilterExpression: { sealed: { $gt: '' } } },
   ],
 } satisfies Indexes
-
-/** Migration that adds `endedAt`: versions that ended earlier get the current time. */
-export const addEndedAt: Upgrade = async (db) => {
-  const keys = db.collection('keys')
-  await keys.updateMany(ENDED_WITHOUT_TIME, { $set: { endedAt: Date.now() } })
-  await keys.updateMany({ endedAt: { $exists: false } }, { $set: { endedAt: null } })
-}
-
-/** Versions that ended without `endedAt`. */
-const ENDED_WITHOUT_TIME = { endedAt: null, state: { $in: ['revoked', 'deleted'] satisfies KeyState[] } }
 
 type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
@@ -66,13 +55,8 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   }
 
   async function forgetSealed(before: number, limit: number): Promise<number> {
-    // Written by a controller of the previous release, which runs until the next one is ready.
-    await keys.updateMany({ ...ENDED_WITHOUT_TIME, sealed: { $gt: '' } }, { $set: { endedAt: Date.now() } })
-    const ended = await keys
-      .find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' }, tell: { $size: 0 } }, { projection: { _id: 1 } })
-      .sort({ endedAt: 1 })
-      .limit(limit)
-      .toArray()
+    const endedBefore = { endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' }, tell: { $size: 0 } }
+    const ended = await keys.find(endedBefore, { projection: { _id: 1 }, sort: { endedAt: 1 }, limit }).toArray()
     if (ended.length > 0) await keys.updateMany({ _id: { $in: ended.map(({ _id }) => _id) } }, { $set: { sealed: null } })
     return ended.length
   }
@@ -82,12 +66,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const versionsOf = createBatcher<string, KeyVersion[]>({
     backend: 'store',
     async send(keyIds) {
-      const found = await list(
-        keys
-          .find({ keyId: { $in: [...new Set(keyIds)] } })
-          .sort({ keyId: 1, revision: -1 })
-          .toArray(),
-      )
+      const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }, { sort: { keyId: 1, revision: -1 } }).toArray())
       const versions = Map.groupBy(found, ({ keyId }) => keyId)
       return keyIds.map((keyId) => ({ answer: versions.get(keyId) ?? [] }))
     },
@@ -109,36 +88,12 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       const updates = sorted.map(({ id, at }) => ({ updateOne: { filter: { _id: id }, update: { $max: { lastUsedAt: at } } } }))
       await database.run(() => keys.bulkWrite(updates, { ordered: false }))
     },
-    keysToTell: (limit) =>
-      database.run(() =>
-        list(
-          keys
-            .find({ tell: { $gte: '' } })
-            .limit(limit)
-            .toArray(),
-        ),
-      ),
+    keysToTell: (limit) => database.run(() => list(keys.find({ tell: { $gte: '' } }, { limit }).toArray())),
     findKey: (hash) => database.run(async () => entityOrNull(await keyOf(hash))),
     keyVersions: (keyId) => database.run(() => versionsOf(keyId)),
     keysAlive: (after, limit) =>
-      database.run(() =>
-        list(
-          keys
-            .find({ state: { $in: ALIVE }, _id: { $gt: after } })
-            .sort({ _id: 1 })
-            .limit(limit)
-            .toArray(),
-        ),
-      ),
-    keysOf: (subscription) =>
-      database.run(() =>
-        list(
-          keys
-            .find({ subscription, state: { $in: ALIVE } })
-            .sort({ _id: 1 })
-            .toArray(),
-        ),
-      ),
+      database.run(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }, { sort: { _id: 1 }, limit }).toArray())),
+    keysOf: (subscription) => database.run(() => list(keys.find({ subscription, state: { $in: ALIVE } }, { sort: { _id: 1 } }).toArray())),
     forgetSealed: (before, limit) => database.run(() => forgetSealed(before, limit)),
   }
 }

@@ -8,17 +8,9 @@ import type { Delivery, DeliveryAttempt } from '../../../domain/task.ts'
 import { WEBHOOK_EVENTS } from '../../../domain/webhooks.ts'
 import type { Store } from '../store.ts'
 import { batchChanges, batchInserts, type Written } from './bulk-commands.ts'
-import { fromStored, KNOWN, toStored, type Database, type Stored } from './database.ts'
-import type { Indexes } from './indexes.ts'
+import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
 import type { TakenSlots } from './delivery-slots.ts'
-
-export const deliveryIndexes = {
-  deliveries: [
-    // waitingDeliveries
-    { name: 'waiting', key: { state: 1, _id: 1 }, partialFilterExpression: { state: 'waiting' } },
-  ],
-} satisfies Indexes
 
 /** Derived from the delivery: while it is pending, when it is due or when its lease ends. */
 type Derived = { claimableAt: number | null }
@@ -61,7 +53,7 @@ export type Deliveries = {
   remove(taskIds: string[]): Promise<void>
 }
 
-type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery'
+type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries'
 
 export function openDeliveries(
   database: Database,
@@ -113,13 +105,12 @@ export function openDeliveries(
     return 'recorded'
   }
 
-  async function releaseWaiting(id: string, at: number): Promise<boolean> {
+  async function releaseWaiting(id: string, at: number): Promise<void> {
     const due = { state: 'pending', nextAttemptAt: at, claimableAt: at, write: randomUUID() } as const
     const released = await collection.findOneAndUpdate({ _id: id, state: 'waiting' }, { $set: due }, { returnDocument: 'after' })
     // An earlier attempt may have released it without scheduling its queue.
     const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))
     if (pending) await queues.schedule([pending])
-    return released !== null
   }
 
   async function returnDelivery(id: string, epoch: number, at: number): Promise<void> {
@@ -154,12 +145,6 @@ export function openDeliveries(
           const ofTask = collection.find({ _id: { $gt: `${taskId}.`, $lt: `${taskId}/` } }, { projection: DELIVERY })
           return (await ofTask.sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)
         }),
-      waitingDeliveries: (after, limit) =>
-        database.run(async () => {
-          const waiting = collection.find({ state: 'waiting', _id: { $gt: after }, ...KNOWN }, { projection: DELIVERY })
-          return (await waiting.sort({ _id: 1 }).limit(limit).toArray()).map(fromStored<Delivery>)
-        }),
-      releaseDelivery: (id, at) => database.run(() => releaseWaiting(id, at)),
     },
   }
 }

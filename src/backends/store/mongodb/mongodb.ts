@@ -11,10 +11,10 @@ import { openingFailure } from '../../mongodb/driver-errors.ts'
 import { codingRequestIndexes, openCodingRequests } from './coding-requests.ts'
 import { openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
-import { deliveryIndexes, openDeliveries, type OwnClaims } from './deliveries.ts'
+import { openDeliveries, type OwnClaims } from './deliveries.ts'
 import { eventIndexes, openEventLog } from './event-log.ts'
 import { createIndexes, dropIndexes, type Indexes } from './indexes.ts'
-import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
+import { keyIndexes, openKeys } from './api-keys.ts'
 import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
 import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
 import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
@@ -26,14 +26,17 @@ import { openUsageRecords, usageIndexes } from './usage-records.ts'
 import { openTaskQueries, taskQueryIndexes } from './task-queries.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
 
-/** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-const UPGRADES: readonly Upgrade[] = [addEndedAt]
+/**
+ * Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. The earliest version that is upgraded has
+ * the second schema.
+ */
+const UPGRADES: readonly Upgrade[] = [async () => {}]
 
 export const INDEXES: Indexes = {
   ...subscriptionIndexes,
   ...keyIndexes,
   tasks: [...taskIndexes.tasks, ...taskQueryIndexes.tasks],
-  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
+  deliveries: [...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
   ...deliveryQueueIndexes,
   ...eventIndexes,
   ...sessionIndexes,
@@ -45,7 +48,7 @@ export const INDEXES: Indexes = {
 export const OBSOLETE = {
   subscriptions: ['due'],
   tasks: ['listed', 'listed_by_verb', 'retrying_by_verb', 'waiting', 'waiting_by_verb', 'ended', 'open'],
-  deliveries: ['of_task'],
+  deliveries: ['of_task', 'waiting'],
   events: ['logged'],
 }
 /** Longer than a rolling upgrade takes. */

@@ -13,20 +13,13 @@ export const keyTables = `
     alive INTEGER NOT NULL,
     to_tell INTEGER NOT NULL,
     record TEXT NOT NULL,
+    -- When it ended, while its sealed key is there and nobody must still learn of it.
+    ended_at INTEGER,
     UNIQUE (key_id, revision)
   ) STRICT;
   CREATE INDEX keys_alive ON keys (id) WHERE alive = 1;
   CREATE INDEX keys_of ON keys (subscription, id) WHERE alive = 1;
   CREATE INDEX keys_to_tell ON keys (id) WHERE to_tell = 1;
-`
-
-/** Migration that adds `ended_at`: versions that ended earlier get the current time. */
-export const addEndedAt = `
-  -- When it ended, while its sealed key is there and nobody must still learn of it.
-  ALTER TABLE keys ADD COLUMN ended_at INTEGER;
-  UPDATE keys SET ended_at = unixepoch() * 1000 WHERE json_extract(record, '$.state') IN ('revoked', 'deleted');
-  UPDATE keys SET record = json_set(record, '$.endedAt', ended_at);
-  UPDATE keys SET ended_at = NULL WHERE to_tell = 1;
   CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
 `
 

@@ -20,20 +20,14 @@ export const deliveryTables = `
   CREATE INDEX deliveries_of ON deliveries (task_id, id);
   CREATE INDEX deliveries_in_lane ON deliveries (tenant, host, claimable_at) WHERE claimable_at IS NOT NULL;
   CREATE INDEX deliveries_leased ON deliveries (lease_until, tenant, host) WHERE lease_until IS NOT NULL;
-`
-
-export const deliveryTimes = `
   CREATE INDEX deliveries_created ON deliveries (tenant, json_extract(record, '$.createdAt'), id);
 `
 
-/** Migration: deliveries that wait for another one. */
-export const waitingDeliveries = `
-  CREATE INDEX deliveries_waiting ON deliveries (id) WHERE json_extract(record, '$.state') = 'waiting';
-`
+/** Migration: nothing reads the deliveries that wait for another one by an index any more. */
+export const withoutWaiting = 'DROP INDEX IF EXISTS deliveries_waiting;'
 
 type Row = { record: string }
-type Verbs =
-  'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery' | 'redeliver' | 'replay'
+type Verbs = 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'redeliver' | 'replay'
 
 /** What tasks use of deliveries, inside a write. */
 export type Deliveries = {
@@ -51,9 +45,6 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
   const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
-  const waiting = database.prepare<Row>(
-    `SELECT record FROM deliveries WHERE json_extract(record, '$.state') = 'waiting' AND id > ? ORDER BY id LIMIT ?`,
-  )
   const queues = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
@@ -66,11 +57,9 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
     return row ? parse(row) : null
   }
 
-  function releaseWaiting(id: string, at: number): boolean {
+  function releaseWaiting(id: string, at: number): void {
     const delivery = find(id)
-    if (delivery?.state !== 'waiting') return false
-    put({ ...delivery, state: 'pending', nextAttemptAt: at })
-    return true
+    if (delivery?.state === 'waiting') put({ ...delivery, state: 'pending', nextAttemptAt: at })
   }
 
   return {
@@ -108,8 +97,6 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
         })
       },
       deliveries: (taskId) => database.read(() => ofTask.all(taskId).map(parse)),
-      waitingDeliveries: (after, limit) => database.read(() => waiting.all(after, limit).map(parse)),
-      releaseDelivery: (id, at) => database.write(() => releaseWaiting(id, at)),
       redeliver: (tenant, id, now) =>
         database.write(() => {
           const delivery = find(id)

@@ -6,7 +6,7 @@ import { changedChunks, chunkOf, holdsOfChunks, type Chunk, type Holds } from '.
 import type { Hold, MediaAccount, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { Database } from './database.ts'
 
-/** `first` is the id of the first hold in the chunk; `holds` an object by task id. The record itself has no holds any more. */
+/** `first` is the id of the first hold in the chunk; `holds` an object by task id. */
 export const holdTables = `
   CREATE TABLE subscription_holds (
     subscription TEXT NOT NULL,
@@ -14,12 +14,6 @@ export const holdTables = `
     holds TEXT NOT NULL,
     PRIMARY KEY (subscription, first)
   ) STRICT;
-  INSERT INTO subscription_holds
-    SELECT subscription, min(task), json_group_object(task, json(hold) ORDER BY task) FROM (
-      SELECT s.id AS subscription, h.key AS task, h.value AS hold, (row_number() OVER (PARTITION BY s.id ORDER BY h.key) - 1) / 64 AS chunk
-      FROM subscriptions AS s, json_each(s.record, '$.media.holds') AS h
-    ) GROUP BY subscription, chunk;
-  UPDATE subscriptions SET record = json_remove(record, '$.media.holds');
 `
 
 /** A column of `SELECT … FROM subscriptions`: all chunks, or null. One statement reads the record and its holds, so that no write comes between. */

@@ -17,31 +17,18 @@ export const taskTables = `
     sweep_at INTEGER,
     -- When it ended, once nothing of it is left to relay.
     done_at INTEGER,
-    record TEXT NOT NULL
+    record TEXT NOT NULL,
+    -- As clients see it.
+    status TEXT GENERATED ALWAYS AS (
+      CASE WHEN state = 'settling' OR state = 'queued' AND json_extract(record, '$.startedAt') IS NOT NULL THEN 'processing' ELSE state END
+    ) VIRTUAL
   ) STRICT;
   CREATE UNIQUE INDEX tasks_by_key ON tasks (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
-  CREATE INDEX tasks_listed ON tasks (tenant, object, state, id, created_at);
-  CREATE INDEX tasks_listed_by_verb ON tasks (tenant, object, verb, state, id, created_at);
-  CREATE INDEX tasks_due ON tasks (sweep_at) WHERE sweep_at IS NOT NULL;
-  CREATE INDEX tasks_open ON tasks (state, verb) WHERE state IN ('pending', 'queued', 'processing', 'settling');
-  CREATE INDEX tasks_done ON tasks (done_at) WHERE done_at IS NOT NULL;
-`
-
-/** Migration: lists by the status that clients see. */
-export const taskStatus = `
-  ALTER TABLE tasks ADD COLUMN status TEXT GENERATED ALWAYS AS (
-    CASE WHEN state = 'settling' OR state = 'queued' AND json_extract(record, '$.startedAt') IS NOT NULL THEN 'processing' ELSE state END
-  ) VIRTUAL;
-  DROP INDEX tasks_listed;
-  DROP INDEX tasks_listed_by_verb;
   CREATE INDEX tasks_listed ON tasks (tenant, object, status, id, created_at);
   CREATE INDEX tasks_listed_by_verb ON tasks (tenant, object, verb, status, id, created_at);
-`
-
-/** Migration: due tasks by state and tenant. */
-export const dueByTenant = `
-  DROP INDEX tasks_due;
   CREATE INDEX tasks_due ON tasks (state, tenant, sweep_at) WHERE sweep_at IS NOT NULL;
+  CREATE INDEX tasks_open ON tasks (state, verb) WHERE state IN ('pending', 'queued', 'processing', 'settling');
+  CREATE INDEX tasks_done ON tasks (done_at) WHERE done_at IS NOT NULL;
 `
 
 /** Migration: the kind or operation of a task, and of its price, is its `kind`. */
