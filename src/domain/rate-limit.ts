@@ -24,7 +24,7 @@ export function takeOne(rate: Rate, requestsPerMinute: number, now: number): Rat
   return { allowed: true, rate: { tat } }
 }
 
-/** The debt under another rate: never more than that of its whole burst, so that a raised rate holds at once. */
+/** The debt under another rate or after the clock was set back: never more than that of its whole burst, so that both hold at once. */
 export function underRate(rate: Rate, requestsPerMinute: number, now: number): Rate {
   return { tat: Math.min(rate.tat, now + (burstOf(requestsPerMinute) * 60_000) / requestsPerMinute) }
 }
@@ -44,7 +44,8 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
 export function openRates(limit: Limit, requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
   const rates = new Map<string, Rate>()
   return (name, now) => {
-    const rate = rates.get(name) ?? { tat: 0 }
+    // A clock that was set back may not leave a name refused for longer than its burst.
+    const rate = underRate(rates.get(name) ?? { tat: 0 }, requestsPerMinute, now)
     const decision = takeOne(rate, requestsPerMinute, now)
     putNewest(rates, name, decision.allowed ? decision.rate : rate, namesMax)
     if (!decision.allowed) throw overLimit(limit, { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })

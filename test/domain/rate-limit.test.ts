@@ -49,3 +49,10 @@ t.test('a name that goes on while it is refused is not forgotten for quieter one
     t.notOk(passes('loud'), `after ${quiet}`)
   }
 })
+
+t.test('what was counted while the clock was ahead costs at most the burst after it is set back', async (t) => {
+  const count = openRates('key_reads', 60, 2)
+  for (let n = 0; n < 10; n++) count('a', 3_600_000)
+  t.throws(() => count('a', 1_000), { facts: { retryAfterSeconds: 1 } })
+  count('a', 2_000)
+})
