@@ -228,7 +228,7 @@ export function defaultQuality({ defaults }: Pick<Terms, 'defaults'>, options: r
   return options.includes('quality') ? defaults.quality : undefined
 }
 
-/** The price of a kind or operation in a quality: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
+/** The price of a kind or operation in a quality: the plan's before the service's. A stored plan's price in a unit that the kind does not have is ignored: it would make it free. */
 export function priceOf(route: Pick<Terms, 'kind' | 'price' | 'qualities'>, planPrices: readonly Price[], quality?: string): Price {
   const price = planPrices.find(({ kind, per }) => kind === route.kind && unitsOf(kind).includes(per)) ?? route.price
   const factor = quality === undefined ? undefined : route.qualities[quality]?.factor

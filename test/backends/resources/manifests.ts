@@ -1,4 +1,7 @@
 /** Plan and ApiKey manifests with the expected fault of each. The same rows hold for a Kubernetes API server. */
+import { KINDS, unitsOf } from '../../../src/domain/media-generations.ts'
+import { OPERATIONS } from '../../../src/domain/media-operations.ts'
+
 type Spec = Record<string, unknown>
 
 export const API_VERSION = 'tollgate.dev/v1alpha1'
@@ -123,6 +126,15 @@ const money: Row[] = [
   bad('a price for an unknown kind', media({ prices: [{ kind: 'smell', amount: '1' }] }), 'spec.media.prices[0].kind: must be one of image, video, music'),
   bad('two prices for one kind', media({ prices: [{ kind: 'image', amount: '1' }, { kind: 'image', amount: '2', per: 'Second' }] }), 'spec.media.prices: each kind has one price'),
   bad('two prices for one operation', media({ prices: [{ operation: 'trim', amount: '1' }, { operation: 'trim', amount: '1' }] }), 'spec.media.prices: each operation has'),
+  ...[...KINDS.map((kind) => ({ kind })), ...OPERATIONS.map((operation) => ({ operation }))].flatMap((of) =>
+    (['Job', 'Second', 'Megapixel'] as const).map((per) => {
+      const name = Object.values(of)[0] ?? ''
+      const document = media({ prices: [{ ...of, amount: '1', per }] })
+      if (unitsOf(name).includes(per)) return good(`${name} per ${per}`, document)
+      const rule = per === 'Second' ? 'only video, music, trim and merge are priced per Second' : 'music is priced per Job or Second'
+      return bad(`${name} per ${per}`, document, `spec.media.prices[0]: ${rule}`)
+    }),
+  ),
   bad('an unknown field of a price', media({ prices: [{ kind: 'image', amount: '1', currency: 'EUR' }] }), 'spec.media.prices[0].currency: unknown field'),
 ]
 

@@ -30,6 +30,7 @@ const BASES: Record<Kind, Record<string, unknown>> = {
     'spec.coding': codingPlan('coder'),
     // A price is for a kind or for an operation.
     'spec.media.prices[0]': mediaPlan('studio', {}, { prices: [{ kind: 'image', amount: '1' }] }),
+    'spec.media.prices[0].per': mediaPlan('studio', {}, { prices: [{ kind: 'video', amount: '1' }] }),
     'spec.media.prices[0].operation': mediaPlan('studio', {}, { prices: [{ operation: 'trim', amount: '1' }] }),
   },
   ApiKey: { '': apiKey('ci', 'studio'), 'spec.secretTemplate': apiKey('ci', 'studio', { secretName: 'ci-key' }) },
