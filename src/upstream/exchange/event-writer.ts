@@ -1,5 +1,4 @@
 /** Writes a stream of server-sent events: headers with the first bytes, keep-alive comments in silence, back-pressure, and a limit for stalled clients. */
-import type { OutgoingHttpHeaders } from 'node:http'
 import { openDeadline } from '../../http/deadlines.ts'
 import { disconnectStalled } from '../../http/stalled-clients.ts'
 import type { AnswerSource } from '../http/answer.ts'
@@ -8,6 +7,11 @@ import type { AnswerWriter, Client, WriterOptions } from './answer-writer.ts'
 const KEEP_ALIVE = ': keep-alive\n\n'
 /** Clients of the Messages wire wait for this event. */
 const PING = 'event: ping\ndata: {"type": "ping"}\n\n'
+
+/** RFC 9112, section 7.1; of nothing there is none, because an empty chunk is the last one. */
+function chunkOf(bytes: string): string {
+  return bytes === '' ? '' : `${bytes.length.toString(16)}\r\n${bytes}\r\n`
+}
 
 export class EventWriter implements AnswerWriter {
   readonly #client: Client
@@ -19,9 +23,10 @@ export class EventWriter implements AnswerWriter {
   readonly #stalled = openDeadline(() => this.#client.raw.destroy())
   #isStored = false
   #isClosed = false
+  #isChunked = false
   #pending = ''
-  /** The trailer of an answer that ended before it was stored. */
-  #ending: OutgoingHttpHeaders | null = null
+  /** The trailer section of an answer that ended before it was stored. */
+  #ending: string | null = null
 
   /** `pings`: the stream is of the Messages wire. */
   constructor(client: Client, source: Pick<AnswerSource, 'pause' | 'resume'>, options: WriterOptions, pings: boolean) {
@@ -39,7 +44,7 @@ export class EventWriter implements AnswerWriter {
     if (this.#isClosed) return
     this.#isStored = true
     this.#keepAlive.move(this.#options.keepAliveMs)
-    if (this.#ending) this.#finish(this.#ending)
+    if (this.#ending !== null) this.#finish(this.#ending)
     else this.#flush()
   }
 
@@ -52,9 +57,9 @@ export class EventWriter implements AnswerWriter {
 
   /** The headers were sent before the estimate was known: the trailer section marks it. */
   end(bytes: string, isEstimated: boolean): void {
-    if (this.#isClosed || this.#ending) return
+    if (this.#isClosed || this.#ending !== null) return
     this.#pending += bytes
-    const trailers = isEstimated && bytes !== '' ? { [this.#options.usageHeader]: 'estimated' } : {}
+    const trailers = isEstimated && bytes !== '' ? `${this.#options.usageHeader}: estimated\r\n` : ''
     if (this.#isStored) this.#finish(trailers)
     else this.#ending = trailers
   }
@@ -65,13 +70,12 @@ export class EventWriter implements AnswerWriter {
     this.#stalled.clear()
   }
 
-  #finish(trailers: OutgoingHttpHeaders): void {
+  #finish(trailers: string): void {
     const { raw } = this.#client
     this.close()
     if (raw.destroyed) return
     if (!raw.headersSent) this.#sendHead()
-    raw.addTrailers(trailers)
-    raw.end(this.#pending, 'latin1')
+    raw.end(this.#isChunked ? `${chunkOf(this.#pending)}0\r\n${trailers}\r\n` : this.#pending, 'latin1')
     this.#pending = ''
     disconnectStalled(raw, this.#options.stalledMs)
   }
@@ -83,6 +87,9 @@ export class EventWriter implements AnswerWriter {
     headers['cache-control'] = 'no-cache'
     headers['x-accel-buffering'] = 'no'
     raw.writeHead(200, headers)
+    // HTTP/1.0 has no chunks.
+    this.#isChunked = raw.chunkedEncoding
+    raw.chunkedEncoding = false
     raw.on('drain', () => {
       this.#stalled.clear()
       this.#source.resume()
@@ -97,9 +104,14 @@ export class EventWriter implements AnswerWriter {
     this.#sendHead()
     raw.socket?.cork()
     raw.flushHeaders()
-    const hasRoom = raw.write(bytes, 'latin1')
+    const hasRoom = this.#write(bytes)
     raw.socket?.uncork()
     return hasRoom
+  }
+
+  /** As one text, where Node would make a list of four for each chunk. */
+  #write(bytes: string): boolean {
+    return this.#client.raw.write(this.#isChunked ? chunkOf(bytes) : bytes, 'latin1')
   }
 
   #breakSilence(): void {
@@ -115,7 +127,7 @@ export class EventWriter implements AnswerWriter {
     const bytes = this.#pending
     this.#pending = ''
     this.#keepAlive.move(this.#options.keepAliveMs)
-    if (raw.headersSent ? raw.write(bytes, 'latin1') : this.#writeFirst(bytes)) return
+    if (raw.headersSent ? this.#write(bytes) : this.#writeFirst(bytes)) return
     this.#stalled.move(this.#options.stalledMs)
     this.#source.pause()
   }
