@@ -114,6 +114,43 @@ t.test('a sentinel as stop sequence is charged by the usage that follows it', as
   }
 })
 
+t.test('a message that a stop sequence ends is charged by the usage that follows it, and says it', async (t) => {
+  const parts = { chat: [chatStream('one ', 'STOP two').slice(0, -2), restChat], responses: [responsesStream('one ', 'STOP two').slice(0, -5), restResponses] } as const
+  for (const [wire, [begun, rest]] of Object.entries(parts)) {
+    const { script, finish } = inTwoParts([...begun], [...rest])
+    const { gateway } = await setUp(t, script, { usageMs: 60_000 }, { wire })
+    const answer = await startStream(gateway, '/v1/messages', { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream: true, stop_sequences: ['STOP'] })
+    let seen = ''
+    answer.on('data', (part) => (seen += String(part)))
+    while (!seen.includes('content_block_stop')) await new Promise(setImmediate)
+    finish()
+    await once(answer, 'end')
+    t.match(seen, /"stop_sequence":"STOP"/, wire)
+    t.match(seen, new RegExp(`"output_tokens":${HIDDEN}`), wire)
+    t.equal(seen.split('message_delta').length, 3, 'the end once')
+    t.same(answer.trailers, {}, 'nothing is estimated')
+    t.same(await gateway.settled(), BILLED)
+  }
+})
+
+t.test('a message that a stop sequence ends is complete when no usage follows in time, or the upstream writes on or breaks off', async (t) => {
+  const [first = '', ...more] = chatStream('one ', 'STOP').slice(0, -3)
+  const scripts: [Script, number][] = [
+    [(answer) => stream(answer, first, ...more), 30],
+    [writesOn([first, ...more]), 600_000],
+    [(answer) => (stream(answer, first, ...more), void answer.end()), 600_000],
+    [streams(first, ...more, chunk([delta({}, 'stop')]), DONE), 600_000],
+  ]
+  for (const [script, usageMs] of scripts) {
+    const { gateway } = await setUp(t, script, { usageMs }, { wire: 'chat' })
+    const answer = await startStream(gateway, '/v1/messages', { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream: true, stop_sequences: ['STOP'] })
+    const seen = (await answer.toArray()).join('')
+    t.match(seen, /"text":"one "[^]*"stop_sequence":"STOP"[^]*message_stop/)
+    t.equal(seen.split('event: message_delta').length, 2, 'the end once')
+    t.match(await gateway.settled(), { estimated: true })
+  }
+})
+
 t.test('an upstream that writes on after a stop sequence is stopped soon, and the client gets its end', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...responsesStream('one STOP two').slice(0, -5)), { usageMs: 30 }, { wire: 'responses' })
   const aborted = upstream.nextAbort()

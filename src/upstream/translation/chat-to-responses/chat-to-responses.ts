@@ -22,9 +22,6 @@ import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
-/** How far an upstream is read on for its usage after a stop sequence. */
-const BYTES_AFTER_STOP = 64 * 1024
-
 type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
 /** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
@@ -178,7 +175,6 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
   let written: RewriterOutput | null = null
   /** Whether the finish reason was written. */
   let isClosed = false
-  let bytesAfterStop = 0
 
   const choice = (delta: Members, logprobs: unknown, reason: string | null) => [{ index: 0, delta, logprobs, finish_reason: reason }]
   const ending = openStop(stop, (delta, logprobs) => {
@@ -203,20 +199,13 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
     if (!head) begin(response, to)
     if (last) return finish(type === 'response.incomplete' ? { ...response, status: 'incomplete' } : response, to)
     deltas.event(type, event)
-    if (ending.stopped()) readOn(data, to)
-    else to.answer(endsText(event, type) ? 'complete' : undefined)
-  })
-
-  /** The upstream does not know that it should stop: the client has its answer, and the upstream is read on for its usage. */
-  function readOn(data: string, to: RewriterOutput): void {
+    if (!ending.stopped()) return to.answer(endsText(event, type) ? 'complete' : undefined)
     if (!isClosed) {
       close('stop', to)
       if (!includeUsage) to.write(DONE)
-      to.answer('stopped')
     }
-    bytesAfterStop += data.length
-    if (bytesAfterStop > BYTES_AFTER_STOP) to.done(true)
-  }
+    to.readOn(type.endsWith('.delta') ? data.length : 0)
+  })
 
   function begin(response: Members, to: RewriterOutput): void {
     head = completionHead({ created: response['created_at'] }, ids, now())

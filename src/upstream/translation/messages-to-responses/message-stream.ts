@@ -1,7 +1,7 @@
 /** The events of a Responses stream as those of a Messages stream. */
 import { messageErrorBody } from '../../../http/message-errors.ts'
 import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
-import type { StreamRewriter } from '../../wires/wire.ts'
+import type { Phase, StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage } from '../../usage/reported-usage.ts'
@@ -26,15 +26,17 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   let written: RewriterOutput | null = null
   let stopped: Stop | null = null
   let begun = false
+  let ended = false
   const emit = (event: Members) => written?.write(messageEvent(event))
   const blocks = openContentBlocks(emit)
 
   const rewriter = openStreamRewriter((data, _name, to) => {
     written = to
     const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event) || stopped) return
+    if (!isMembers(event)) return
     const type = String(event['type'])
-    if (isMembers(event['response'])) return whole(type, event['response'], to)
+    if (isMembers(event['response'])) return whole(type, event['response'])
+    if (stopped) return to.readOn(type.endsWith('.delta') ? data.length : 0)
     const key = String(event['output_index'])
     if (TEXTS.includes(type)) text(`${key}.${String(event['content_index'])}`, String(event['delta']))
     else if (type in THOUGHTS && context.thinking) thought(key, type, event)
@@ -42,8 +44,11 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     else if (type === 'response.content_part.done') endText(`${key}.${String(event['content_index'])}`)
     else if (type === 'response.output_item.added' && isMembers(event['item'])) begin(key, event['item'])
     else if (type === 'response.output_item.done' && isMembers(event['item'])) endItem(key, event['item'])
-    // The upstream does not know that it should stop: it is cut off, and its usage may never come.
-    if (stopped) stop(to)
+    if (!stopped) return
+    blocks.endAll()
+    // Even where nothing was written since the last event, the exchange must learn that it waits for the usage alone.
+    emit({ type: 'ping' })
+    to.readOn(0)
   })
 
   function begin(key: string, item: Members): void {
@@ -114,42 +119,40 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
 
   const hasText = (key: string) => [...filters.keys()].some((part) => part.startsWith(`${key}.`) && blocks.has(part))
 
-  function whole(type: string, response: Members, to: RewriterOutput): void {
+  function whole(type: string, response: Members): void {
     if (!begun) {
       const usage = { ...messageUsage(null), input_tokens: context.promptTokens }
       emit({ type: 'message_start', message: messageOf(context.freshId(), [], null, usage) })
     }
     begun = true
     if (type !== 'response.completed' && type !== 'response.incomplete') return
-    for (const [index, item] of ((response['output'] ?? []) as Members[]).entries()) if (!seen(String(index))) endItem(String(index), item)
-    if (stopped) return stop(to)
+    for (const [index, item] of ((response['output'] ?? []) as Members[]).entries())
+      if (!stopped && !seen(String(index))) endItem(String(index), item)
     blocks.endAll()
-    writeEnd(stopOf(response), response['usage'])
+    ended = true
+    written?.write(endEvents(stopped ?? stopOf(response), messageUsage(response['usage'])))
   }
 
   const seen = (key: string) => blocks.has(key) || filters.keys().some((part) => part.startsWith(`${key}.`))
 
-  function stop(to: RewriterOutput): void {
-    blocks.endAll()
-    const usage = responses.usage()
-    if (usage && stopped) writeEnd(stopped, estimatedResponseUsage(usage))
-    to.done(true)
-  }
-
-  function writeEnd(ending: Stop, usage: unknown): void {
-    written?.write(endEvents(ending, messageUsage(usage)))
+  /** Until a stop sequence, the phase is that of the Responses stream. */
+  function phase(): Phase {
+    const [own, theirs] = [rewriter.phase(), responses.phase()]
+    if (own.name !== 'open') return own
+    if (!stopped || theirs.name === 'done') return theirs
+    return theirs.name === 'broken' ? { name: 'done', cutsOff: true } : own
   }
 
   const passed = (bytes: string) => (bytes === '' ? '' : rewriter.push(Buffer.from(bytes, 'latin1')))
 
   return {
     push: (chunk) => passed(responses.push(chunk)),
-    end: () => (stopped ? '' : passed(responses.end())),
+    end: () => passed(responses.end()),
     fail: (failure) => messageEvent(messageErrorBody(failure, null)),
-    phase: () => (rewriter.phase().name === 'open' ? responses.phase() : rewriter.phase()),
+    phase,
     terminalEvents(estimate) {
       if (!stopped) return passed(responses.terminalEvents(estimate))
-      return endEvents(stopped, messageUsage(estimatedResponseUsage(estimate)))
+      return ended ? '' : endEvents(stopped, messageUsage(estimatedResponseUsage(estimate)))
     },
     usage: responses.usage,
     meter: responses.meter,
