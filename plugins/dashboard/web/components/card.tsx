@@ -2,20 +2,10 @@ import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 import { amount, UNIT } from '../format.ts'
 
+type Props = { title?: string; hint?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; class?: string }
+
 /** A section of a page with a heading of its own. */
-export function Card({
-  title,
-  hint,
-  actions,
-  children,
-  class: more = '',
-}: {
-  title?: string
-  hint?: ComponentChildren
-  actions?: ComponentChildren
-  children: ComponentChildren
-  class?: string
-}) {
+export function Card({ title, hint, actions, children, class: more = '' }: Props) {
   const id = useId()
   return (
     <section class={`card ${more}`} {...(title === undefined ? {} : { 'aria-labelledby': id })}>

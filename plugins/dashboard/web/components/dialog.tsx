@@ -3,18 +3,10 @@ import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { Icon } from './icon.tsx'
 import { Notice } from './states.tsx'
 
+type DialogProps = { title: string; close: () => void; children: ComponentChildren; wide?: boolean }
+
 /** A modal dialog over the browser's own: it traps the focus, closes with Escape and gives the focus back. Rendered means open. */
-export function Dialog({
-  title,
-  close,
-  children,
-  wide = false,
-}: {
-  title: string
-  close: () => void
-  children: ComponentChildren
-  wide?: boolean
-}) {
+export function Dialog({ title, close, children, wide = false }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null)
   const id = useId()
   useLayoutEffect(() => {
@@ -53,20 +45,10 @@ export function Dialog({
   )
 }
 
+type DialogActionsProps = { action: string; tone?: 'primary' | 'danger'; isDisabled: boolean; error?: Error | null; close: () => void }
+
 /** The end of a form in a dialog: why it was refused, Cancel, and the button that submits it. */
-export function DialogActions({
-  action,
-  tone = 'primary',
-  isDisabled,
-  error = null,
-  close,
-}: {
-  action: string
-  tone?: 'primary' | 'danger'
-  isDisabled: boolean
-  error?: Error | null
-  close: () => void
-}) {
+export function DialogActions({ action, tone = 'primary', isDisabled, error = null, close }: DialogActionsProps) {
   return (
     <>
       {error && (

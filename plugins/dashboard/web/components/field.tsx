@@ -3,18 +3,15 @@ import { useId } from 'preact/hooks'
 
 type Wired = { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }
 
-/** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
-export function Field({
-  label,
-  hint,
-  error,
-  children,
-}: {
+type FieldProps = {
   label: ComponentChildren
   hint?: ComponentChildren
   error?: string | null
   children: (wired: Wired) => ComponentChildren
-}) {
+}
+
+/** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
+export function Field({ label, hint, error, children }: FieldProps) {
   const id = useId()
   const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ')
   return (
@@ -41,18 +38,10 @@ export function Field({
 
 export type Choice = { value: string; name: ComponentChildren }
 
+type SegmentedProps = { label: string; value: string; choices: Choice[]; choose: (value: string) => void }
+
 /** One of a few, as a row of radio buttons. */
-export function Segmented({
-  label,
-  value,
-  choices,
-  choose,
-}: {
-  label: string
-  value: string
-  choices: Choice[]
-  choose: (value: string) => void
-}) {
+export function Segmented({ label, value, choices, choose }: SegmentedProps) {
   const group = useId()
   return (
     <div class="segmented" role="radiogroup" aria-label={label}>
@@ -66,17 +55,14 @@ export function Segmented({
   )
 }
 
-export function Select({
-  wired,
-  value,
-  choices,
-  choose,
-}: {
+type SelectProps = {
   wired: Wired | { 'aria-label': string }
   value: string
   choices: { value: string; name: string }[]
   choose: (value: string) => void
-}) {
+}
+
+export function Select({ wired, value, choices, choose }: SelectProps) {
   return (
     <select {...wired} class="input" value={value} onChange={(event) => choose(event.currentTarget.value)}>
       {choices.map((choice) => (
@@ -88,20 +74,16 @@ export function Select({
   )
 }
 
-/** A day, or a time of the user's zone. `choose` gets the value as the browser writes it, and an empty one while it is incomplete. */
-export function DateInput({
-  wired,
-  type = 'date',
-  value,
-  isRequired = false,
-  choose,
-}: {
+type DateInputProps = {
   wired: Wired
   type?: 'date' | 'datetime-local'
   value: string
   isRequired?: boolean
   choose: (value: string) => void
-}) {
+}
+
+/** A day, or a time of the user's zone. `choose` gets the value as the browser writes it, and an empty one while it is incomplete. */
+export function DateInput({ wired, type = 'date', value, isRequired = false, choose }: DateInputProps) {
   return (
     <input
       {...wired}
@@ -114,18 +96,10 @@ export function DateInput({
   )
 }
 
+type NameInputProps = { wired: Wired; value: string; maxLength?: number; change: (value: string) => void }
+
 /** A name to be typed exactly, without help of the browser. */
-export function NameInput({
-  wired,
-  value,
-  maxLength,
-  change,
-}: {
-  wired: Wired
-  value: string
-  maxLength?: number
-  change: (value: string) => void
-}) {
+export function NameInput({ wired, value, maxLength, change }: NameInputProps) {
   return (
     <input
       {...wired}

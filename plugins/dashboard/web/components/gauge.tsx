@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact'
 const RADIUS = 52
 const ARC = 2 * Math.PI * RADIUS * 0.75
 
-export type GaugeProps = {
+type GaugeProps = {
   /** What the gauge measures, for screen readers. */
   label: string
   value: number
@@ -45,18 +45,10 @@ export function Gauge({ label, value, max, more = 0, centre, below, tone = 'codi
   )
 }
 
+type MeterProps = { label: string; parts: { name: string; value: number }[]; max: number; tone?: 'media' | 'coding' | 'room' }
+
 /** Parts of a whole as one bar. */
-export function Meter({
-  label,
-  parts,
-  max,
-  tone = 'media',
-}: {
-  label: string
-  parts: { name: string; value: number }[]
-  max: number
-  tone?: 'media' | 'coding' | 'room'
-}) {
+export function Meter({ label, parts, max, tone = 'media' }: MeterProps) {
   const share = (value: number) => (max <= 0 ? 0 : Math.min(100, (value / max) * 100))
   const used = Math.round(share(parts.reduce((sum, { value }) => sum + value, 0)))
   return (

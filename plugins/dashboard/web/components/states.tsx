@@ -14,17 +14,9 @@ export function Loading({ lines = 3, label = 'Loading' }: { lines?: number; labe
   )
 }
 
-export function Empty({
-  icon,
-  title,
-  children,
-  action,
-}: {
-  icon: IconName
-  title: string
-  children?: ComponentChildren
-  action?: ComponentChildren
-}) {
+type EmptyProps = { icon: IconName; title: string; children?: ComponentChildren; action?: ComponentChildren }
+
+export function Empty({ icon, title, children, action }: EmptyProps) {
   return (
     <div class="empty">
       <span class="empty-icon">
@@ -57,18 +49,10 @@ export function Failed({ error, retry }: { error: Error; retry?: () => unknown }
 
 export type Tone = 'neutral' | 'ok' | 'warn' | 'danger' | 'info'
 
+type NoticeProps = { tone?: Tone; icon?: IconName; title?: string; children: ComponentChildren }
+
 /** A message in the flow of a page: why something is as it is, and what to do. */
-export function Notice({
-  tone = 'info',
-  icon,
-  title,
-  children,
-}: {
-  tone?: Tone
-  icon?: IconName
-  title?: string
-  children: ComponentChildren
-}) {
+export function Notice({ tone = 'info', icon, title, children }: NoticeProps) {
   return (
     <div class={`notice tone-${tone}`}>
       <Icon name={icon ?? (tone === 'danger' || tone === 'warn' ? 'warning' : 'info')} />

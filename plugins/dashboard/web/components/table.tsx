@@ -2,18 +2,10 @@ import type { ComponentChildren } from 'preact'
 
 export type Column<Row> = { name: string; cell: (row: Row) => ComponentChildren; number?: boolean }
 
+type Props<Row> = { caption: string; columns: Column<Row>[]; rows: Row[]; keyOf: (row: Row) => string }
+
 /** A table with a caption for screen readers. On a phone each row becomes a block whose cells carry the name of their column. */
-export function DataTable<Row>({
-  caption,
-  columns,
-  rows,
-  keyOf,
-}: {
-  caption: string
-  columns: Column<Row>[]
-  rows: Row[]
-  keyOf: (row: Row) => string
-}) {
+export function DataTable<Row>({ caption, columns, rows, keyOf }: Props<Row>) {
   return (
     <div class="table-frame">
       <table class="table">

@@ -70,19 +70,9 @@ function Terms({ state, starts_at: starts, expires_at: expires, period }: Plan) 
   )
 }
 
-function Allowance({
-  allowance,
-  held,
-  burned,
-  remaining,
-  plan,
-}: {
-  allowance: string
-  held: string
-  burned: string
-  remaining: string
-  plan: Plan
-}) {
+type Props = { allowance: string; held: string; burned: string; remaining: string; plan: Plan }
+
+function Allowance({ allowance, held, burned, remaining, plan }: Props) {
   return (
     <>
       <AllowanceFacts of={{ remaining, burned, held, allowance }} />

@@ -7,16 +7,7 @@ import { Notice } from '../../components/states.tsx'
 
 type Props = { of: Key; close: () => void; confirm: (what: KeyChange) => Promise<void> }
 
-/** Explains a change, and makes it when the person confirms. */
-function Confirm({
-  title,
-  close,
-  action,
-  tone = 'primary',
-  isReady = true,
-  submit,
-  children,
-}: {
+type ConfirmProps = {
   title: string
   close: () => void
   action: string
@@ -24,7 +15,10 @@ function Confirm({
   isReady?: boolean
   submit: () => Promise<void>
   children: ComponentChildren
-}) {
+}
+
+/** Explains a change, and makes it when the person confirms. */
+function Confirm({ title, close, action, tone = 'primary', isReady = true, submit, children }: ConfirmProps) {
   const [isBusy, setBusy] = useState(false)
   return (
     <Dialog title={title} close={close}>

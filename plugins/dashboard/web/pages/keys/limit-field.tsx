@@ -15,18 +15,10 @@ export function limitFaults(limit: string, isAmount: boolean): { limit?: string 
 export const limitOf = (limit: string, isAmount: boolean): KeyLimit =>
   isAmount ? { amount_per_period: limit } : { weekly_tokens: Number(limit) }
 
+type Props = { isAmount: boolean; value: string; error: string | null; change: (value: string) => void }
+
 /** The limit of a key: money for media, tokens for coding. */
-export function LimitField({
-  isAmount,
-  value,
-  error,
-  change,
-}: {
-  isAmount: boolean
-  value: string
-  error: string | null
-  change: (value: string) => void
-}) {
+export function LimitField({ isAmount, value, error, change }: Props) {
   const hint = `This key's share of the ${isAmount ? `allowance in each period, in ${UNIT}` : 'weekly tokens'}.`
   return (
     <Field label="Limit (optional)" hint={hint} error={error}>

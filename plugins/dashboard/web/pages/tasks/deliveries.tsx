@@ -32,13 +32,9 @@ export function Deliveries({ of: load }: { of: Load<Delivery[]> }) {
   )
 }
 
-function DeliveryItem({
-  of: { id, task_id: task, event, url, status, next_attempt_at: next, attempts },
-  reload,
-}: {
-  of: Delivery
-  reload: () => Promise<void>
-}) {
+type Props = { of: Delivery; reload: () => Promise<void> }
+
+function DeliveryItem({ of: { id, task_id: task, event, url, status, next_attempt_at: next, attempts }, reload }: Props) {
   const [isBusy, setBusy] = useState(false)
   const [isOpen, setOpen] = useState(false)
   async function again(): Promise<void> {
