@@ -4,8 +4,7 @@ import { argumentsText } from '../../wires/chat/chat-allowed-members.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { sealCallId } from '../../wires/sealed-members.ts'
 import { isOtherCall } from '../../wires/chat/tool-call-fragments.ts'
-import { customInput, type ChatTools } from './chat-tools.ts'
-import type { Emit, ItemStatus } from './response-output.ts'
+import type { ItemStatus, ResponseCall, ResponseItems } from '../response-items.ts'
 
 type Call = {
   /** The upstream's id, '' while it is unknown. */
@@ -13,12 +12,12 @@ type Call = {
   name: string
   given: string
   /** Null until the name is known. */
-  opened: { index: number; item: Members; custom: boolean } | null
+  opened: ResponseCall | null
   extra: unknown
 }
 
-/** `items`: the output, to which calls are added. */
-export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members[]) {
+/** `output`: the items, to which calls are added. */
+export function openCalls(output: ResponseItems, ids: Ids) {
   const calls: Call[] = []
   const byIndex = new Map<unknown, Call>()
 
@@ -29,41 +28,6 @@ export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members
     byIndex.set(index, call)
     calls.push(call)
     return call
-  }
-
-  function open(call: Call): NonNullable<Call['opened']> {
-    const { name, namespace, custom } = tools.clientTool(call.name)
-    const item: Members = {
-      id: ids.fresh(custom ? 'ctc_' : 'fc_'),
-      type: custom ? 'custom_tool_call' : 'function_call',
-      status: 'in_progress',
-      call_id: call.id === '' ? ids.fresh('call_') : sealCallId(call.id, call.extra, ids),
-      name,
-      ...(namespace === null ? {} : { namespace }),
-      [custom ? 'input' : 'arguments']: '',
-    }
-    const opened = { index: items.length, item, custom }
-    items.push(item)
-    emit({ type: 'response.output_item.added', output_index: opened.index, item: { ...item } })
-    return opened
-  }
-
-  /** The input of a custom tool is one JSON string in the arguments: it is sent when it is complete. */
-  function end({ opened, given }: Call, status: ItemStatus): void {
-    if (!opened) return
-    const { index, item, custom } = opened
-    const place = { item_id: item['id'], output_index: index }
-    if (custom) {
-      const input = customInput(given)
-      item['input'] = input
-      emit({ type: 'response.custom_tool_call_input.delta', ...place, delta: input })
-      emit({ type: 'response.custom_tool_call_input.done', ...place, input })
-    } else {
-      item['arguments'] = given
-      emit({ type: 'response.function_call_arguments.done', ...place, name: item['name'], arguments: given })
-    }
-    item['status'] = status
-    emit({ type: 'response.output_item.done', output_index: index, item: { ...item } })
   }
 
   return {
@@ -80,21 +44,14 @@ export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members
       const named = !call.opened && name !== ''
       if (named) {
         call.name = name
-        call.opened = open(call)
+        call.opened = output.call(name, call.id === '' ? ids.fresh('call_') : sealCallId(call.id, call.extra, ids), ids.fresh)
       }
       // Fragments that came before the name are sent with it.
-      const sent = named ? call.given : text
-      if (call.opened && !call.opened.custom && sent !== '')
-        emit({
-          type: 'response.function_call_arguments.delta',
-          item_id: call.opened.item['id'],
-          output_index: call.opened.index,
-          delta: sent,
-        })
+      call.opened?.delta(named ? call.given : text)
       return named ? [call.name, text] : [text]
     },
     end(status: ItemStatus): void {
-      for (const call of calls) end(call, status)
+      for (const { opened, given } of calls) opened?.end(status, given)
     },
   }
 }

@@ -1,23 +1,12 @@
-/**
- * The output of a response built from the deltas of a chat completion: items and the events that announce them, in the order of the Responses
- * wire. A whole message is one delta.
- */
+/** The output of a response built from the deltas of a chat completion. A whole message is one delta. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { sealReasoning } from '../../wires/sealed-members.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
-import { BadAnswer } from '../../wires/wire.ts'
 import type { ChatTools } from './chat-tools.ts'
 import { flatAnnotations, responseLogprobs } from '../annotations.ts'
+import { openResponseItems, type Emit, type ItemStatus, type ResponseItem } from '../response-items.ts'
 import { openCalls } from './response-calls.ts'
-
-/** The output stays in memory until its last event repeats it; a larger one breaks the stream. */
-const MAX_OUTPUT_LENGTH = 16 * 1024 * 1024
-
-export type ItemStatus = 'completed' | 'incomplete'
-
-/** Sends one event; its `sequence_number` is added by the receiver. */
-export type Emit = (event: Members) => void
 
 export type ResponseOutput = {
   /** Adds the `delta` or `message` of a choice, with the choice's `logprobs`. Throws `BadAnswer` for too much output. */
@@ -25,54 +14,55 @@ export type ResponseOutput = {
   /** Ends all items; `incomplete` is the status of those that the cut-off may have hit. */
   end(status: ItemStatus): void
   /** The items so far. */
-  items(): Members[]
+  items: Members[]
 }
 
+type Reasoning = { item: ResponseItem; member: 'reasoning_content' | 'reasoning'; details: unknown[] }
+
 export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMeter, emit: Emit): ResponseOutput {
-  const items: Members[] = []
-  const calls = openCalls(tools, ids, emit, items)
-  let message: ReturnType<typeof openMessage> | null = null
-  let reasoning: ReturnType<typeof openReasoningItem> | null = null
-  let length = 0
+  const output = openResponseItems(tools, emit)
+  const calls = openCalls(output, ids)
+  let message: ResponseItem | null = null
+  let reasoning: Reasoning | null = null
 
   function metered(text: string): string {
     meter.addText(text)
-    length += text.length
-    if (length > MAX_OUTPUT_LENGTH) throw new BadAnswer('the answer is too large')
-    return text
+    return output.counted(text)
   }
 
   function endText(status: ItemStatus): void {
-    for (const open of [reasoning, message]) if (open) items[open.index] = open.end(status)
+    if (reasoning) {
+      const { item, member, details } = reasoning
+      const text = String(item.content[0]?.['text'] ?? '')
+      item.end(status, { encrypted_content: sealReasoning(details.length > 0 ? { details } : { text: { member, text } }, ids) })
+    }
+    message?.end(status)
     reasoning = message = null
   }
 
-  function currentReasoning() {
+  function currentReasoning(): Reasoning {
     if (reasoning) return reasoning
     endText('completed')
-    reasoning = openReasoningItem(items.length, ids, emit)
-    items.push(reasoning.item)
-    return reasoning
+    const item = output.add({ id: ids.fresh('rs_'), type: 'reasoning', status: 'in_progress', summary: [], content: [] })
+    return (reasoning = { item, member: 'reasoning', details: [] })
   }
 
-  function currentMessage() {
+  function currentMessage(): ResponseItem {
     if (message) return message
     endText('completed')
-    message = openMessage(items.length, ids, emit)
-    items.push(message.item)
-    return message
+    return (message = output.add({ id: ids.fresh('msg_'), type: 'message', status: 'in_progress', role: 'assistant', content: [] }))
   }
 
   return {
-    items: () => items,
+    items: output.items,
     add(delta, logprobs) {
       const [member, thought] = reasoningIn(delta)
       const details = delta['reasoning_details']
-      if (thought !== '') currentReasoning().text(metered(thought), member)
-      if (Array.isArray(details) && details.length > 0) currentReasoning().details(details)
+      if (thought !== '') Object.assign(currentReasoning(), { member }).item.text('reasoning_text', metered(thought))
+      if (Array.isArray(details) && details.length > 0) for (const one of details) currentReasoning().details.push(one)
       const text = textOf(delta['content'])
-      if (text !== '') currentMessage().text(metered(text), responseLogprobs(logprobs, ids))
-      if (typeof delta['refusal'] === 'string' && delta['refusal'] !== '') currentMessage().refusal(metered(delta['refusal']))
+      if (text !== '') currentMessage().text('output_text', metered(text), responseLogprobs(logprobs, ids))
+      if (typeof delta['refusal'] === 'string' && delta['refusal'] !== '') currentMessage().text('refusal', metered(delta['refusal']))
       for (const annotation of flatAnnotations(delta['annotations'], ids)) currentMessage().annotation(annotation)
       for (const call of callsIn(delta)) {
         endText('completed')
@@ -102,99 +92,4 @@ function callsIn(delta: Members): Members[] {
   if (Array.isArray(delta['tool_calls']))
     return delta['tool_calls'].map((call: unknown, index) => (isMembers(call) ? { index, ...call } : {}))
   return isMembers(delta['function_call']) ? [{ index: 0, function: delta['function_call'] }] : []
-}
-
-function openReasoningItem(index: number, ids: Ids, emit: Emit) {
-  const id = ids.fresh('rs_')
-  const item: Members = { id, type: 'reasoning', status: 'in_progress', summary: [], content: [] }
-  const place = { item_id: id, output_index: index, content_index: 0 }
-  const details: unknown[] = []
-  let text = ''
-  let member: 'reasoning_content' | 'reasoning' = 'reasoning'
-  emit({ type: 'response.output_item.added', output_index: index, item })
-  return {
-    index,
-    item,
-    text(delta: string, from: typeof member): void {
-      member = from
-      if (text === '') emit({ type: 'response.content_part.added', ...place, part: { type: 'reasoning_text', text: '' } })
-      text += delta
-      emit({ type: 'response.reasoning_text.delta', ...place, delta })
-    },
-    details(more: unknown[]): void {
-      for (const one of more) details.push(one)
-    },
-    end(status: ItemStatus): Members {
-      const part = { type: 'reasoning_text', text }
-      if (text !== '') {
-        emit({ type: 'response.reasoning_text.done', ...place, text })
-        emit({ type: 'response.content_part.done', ...place, part })
-      }
-      const sealed = sealReasoning(details.length > 0 ? { details } : { text: { member, text } }, ids)
-      const done = { ...item, status, content: text === '' ? [] : [part], encrypted_content: sealed }
-      emit({ type: 'response.output_item.done', output_index: index, item: done })
-      return done
-    },
-  }
-}
-
-function openMessage(index: number, ids: Ids, emit: Emit) {
-  const id = ids.fresh('msg_')
-  const item: Members = { id, type: 'message', status: 'in_progress', role: 'assistant', content: [] }
-  const place = { item_id: id, output_index: index }
-  const content: Members[] = []
-  emit({ type: 'response.output_item.added', output_index: index, item })
-
-  /** The last part, or a new one if that is of another type. */
-  function partOf(type: 'output_text' | 'refusal'): Members {
-    const last = content.at(-1)
-    if (last?.['type'] === type) return last
-    endPart()
-    const part: Members = type === 'refusal' ? { type, refusal: '' } : { type, text: '', annotations: [], logprobs: [] }
-    content.push(part)
-    emit({ type: 'response.content_part.added', ...place, content_index: content.length - 1, part: structuredClone(part) })
-    return part
-  }
-
-  function endPart(): void {
-    const part = content.at(-1)
-    if (!part) return
-    const at = { ...place, content_index: content.length - 1 }
-    if (part['type'] === 'refusal') emit({ type: 'response.refusal.done', ...at, refusal: part['refusal'] })
-    else emit({ type: 'response.output_text.done', ...at, text: part['text'], logprobs: part['logprobs'] })
-    emit({ type: 'response.content_part.done', ...at, part })
-  }
-
-  return {
-    index,
-    item,
-    text(delta: string, logprobs: Members[]): void {
-      const part = partOf('output_text')
-      part['text'] = String(part['text']) + delta
-      for (const token of logprobs) (part['logprobs'] as Members[]).push(token)
-      emit({ type: 'response.output_text.delta', ...place, content_index: content.length - 1, delta, logprobs })
-    },
-    refusal(delta: string): void {
-      const part = partOf('refusal')
-      part['refusal'] = String(part['refusal']) + delta
-      emit({ type: 'response.refusal.delta', ...place, content_index: content.length - 1, delta })
-    },
-    annotation(annotation: Members): void {
-      const annotations = partOf('output_text')['annotations'] as Members[]
-      annotations.push(annotation)
-      emit({
-        type: 'response.output_text.annotation.added',
-        ...place,
-        content_index: content.length - 1,
-        annotation_index: annotations.length - 1,
-        annotation,
-      })
-    },
-    end(status: ItemStatus): Members {
-      endPart()
-      const done = { ...item, status, content }
-      emit({ type: 'response.output_item.done', output_index: index, item: done })
-      return done
-    },
-  }
 }

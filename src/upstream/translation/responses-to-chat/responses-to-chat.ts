@@ -127,7 +127,7 @@ function responseAnswer(value: unknown, context: Context): JsonAnswer {
   const reason = finishReasonOf(choice['finish_reason'])
   output.add(choice['message'], choice['logprobs'])
   output.end(itemStatus(reason))
-  const response = finalResponse(tierOf(value), headOf(value, context), reason, output.items(), value['usage'], context)
+  const response = finalResponse(tierOf(value), headOf(value, context), reason, output.items, value['usage'], context)
   const usage = readUsage(value['usage'])
   return { body: (estimate) => JSON.stringify(usage ? response : { ...response, usage: estimatedResponseUsage(estimate) }), usage, meter }
 }
@@ -185,7 +185,7 @@ function openChatAsResponses(context: Context): StreamRewriter {
   function finish(to: RewriterOutput): void {
     if (!head) throw new BadAnswer('the stream was empty')
     output.end(itemStatus(reason))
-    const response = finalResponse(tier, head, reason, output.items(), usage, context)
+    const response = finalResponse(tier, head, reason, output.items, usage, context)
     const event = (members: Members) => numbered({ type: `response.${String(response['status'])}`, response: members })
     if (readUsage(usage)) to.write(event(response))
     else terminalEvent = (estimate) => event({ ...response, usage: estimatedResponseUsage(estimate) })
@@ -196,7 +196,7 @@ function openChatAsResponses(context: Context): StreamRewriter {
     ...rewriter,
     fail(failure: Failure) {
       const first = begin({})
-      const finished = output.items().filter(({ status }) => status !== 'in_progress')
+      const finished = output.items.filter(({ status }) => status !== 'in_progress')
       return (
         first +
         numbered({ type: 'response.failed', response: responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished, failure) })
