@@ -265,3 +265,20 @@ export function lengthAbove(durationMs: number, mostMs: number): TaskErrorDetail
 export function publicError({ code, message, details }: Extract<TaskOutcome, { outcome: 'failed' }>) {
   return { code, message, ...(details && { details }) }
 }
+
+/** Prefix of the UUIDs v7 of a millisecond: 48 bits of time (RFC 9562, section 5.7). Ids of tasks, deliveries and events begin with that of the task's creation. */
+export function idAt(ms: number): string {
+  const time = Math.max(ms, 0).toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}`
+}
+
+/** Tolerance between the time in a task's id and its `createdAt`: longer than any request takes. */
+const ID_SLACK_MS = 10 * 60_000
+/** Sorts after every id. */
+const LAST = '~'
+
+/** The ids of a page of tasks lie from the first of these up to the second. Without these bounds, a filter on an old time would scan all newer tasks. */
+export function idRange({ createdAfter, createdBefore }: TaskFilter, before: string | null): [first: string, end: string] {
+  const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
+  return [createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS), before !== null && before < latest ? before : latest]
+}

@@ -95,9 +95,3 @@ export function fromStored<Entity extends { id: string }>(document: { _id: strin
   const { _id, ...facts } = known(document)
   return { id: _id, ...facts } as unknown as Entity
 }
-
-/** Prefix of the UUIDs v7 of a millisecond: 48 bits of time (RFC 9562, section 5.7). Ids of tasks, deliveries and events begin with that of the task's creation. */
-export function idAt(ms: number): string {
-  const time = Math.max(ms, 0).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}`
-}

@@ -6,11 +6,11 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError } from 'mongodb'
 import { Busy } from '../../../domain/errors.ts'
-import type { LoggedEvent } from '../../../domain/task.ts'
+import { idAt, type LoggedEvent } from '../../../domain/task.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import { putNewest } from '../../../domain/bounded-map.ts'
 import type { Store } from '../store.ts'
-import { add, fromStored, idAt, toStored, type Database, type Stored } from './database.ts'
+import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import { DEADLOCK, DUPLICATE } from '../../mongodb/driver-errors.ts'
 import type { Indexes } from './indexes.ts'
 

@@ -2,10 +2,10 @@
 import type { Filter } from 'mongodb'
 import { KINDS } from '../../../domain/media-generations.ts'
 import { OPERATIONS } from '../../../domain/media-operations.ts'
-import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
+import { idRange, type PublicStatus, type Task, type TaskFilter, type TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { DueList, OpenTasks } from '../task-store.ts'
-import { idAt, KNOWN, type Database } from './database.ts'
+import { KNOWN, type Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
 
@@ -112,19 +112,8 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   }
 }
 
-/** Tolerance between the time in a task's id and its `createdAt`: longer than any request takes. */
-const ID_SLACK_MS = 10 * 60_000
-
-/** Sorts after every id. */
-const LAST = '~'
-
-function rangeOf(tenant: string, { createdAfter, createdBefore }: TaskFilter, before: string | null) {
-  // Without bounds on the ids, a filter on an old time would scan all newer tasks.
-  const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
-  const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
-  return {
-    tenant,
-    _id: { $gte: lowest, $lt: before !== null && before < latest ? before : latest },
-    createdAt: { $gt: createdAfter ?? -1, $lt: createdBefore ?? Number.MAX_SAFE_INTEGER },
-  }
+function rangeOf(tenant: string, filter: TaskFilter, before: string | null) {
+  const [first, end] = idRange(filter, before)
+  const { createdAfter, createdBefore } = filter
+  return { tenant, _id: { $gte: first, $lt: end }, createdAt: { $gt: createdAfter ?? -1, $lt: createdBefore ?? Number.MAX_SAFE_INTEGER } }
 }

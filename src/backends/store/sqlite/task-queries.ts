@@ -1,5 +1,5 @@
 /** Task queries in SQLite: by id, by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
-import { STATUSES, type Task, type TaskFilter } from '../../../domain/task.ts'
+import { idRange, STATUSES, type Task, type TaskFilter } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { DueList, OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
@@ -69,24 +69,15 @@ function openDue(database: Database): (now: number, list: DueList) => Task[] {
   }
 }
 
-/** Tolerance between the time in a task's id and its `createdAt`: longer than any request takes. */
-const ID_SLACK_MS = 10 * 60_000
-
-/** Sorts after every id. */
-const LAST = '~'
-
 /** The ids of a page: the newest of each status, in index order, merged. */
 function paging(database: Database): (tenant: string, filter: TaskFilter, before: string | null, limit: number) => string[] {
   const range = 'status = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
   const ofAll = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND ${range}`)
   const ofKind = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND kind = ? AND ${range}`)
 
-  return (tenant, { object, kind, status, createdAfter, createdBefore }, before, limit) => {
-    const [after, until] = [createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER]
-    // Without bounds on the ids, a filter on an old time would scan all newer tasks.
-    const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
-    const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
-    const bounds = [lowest, before !== null && before < latest ? before : latest, after, until, limit]
+  return (tenant, filter, before, limit) => {
+    const { object, kind, status, createdAfter, createdBefore } = filter
+    const bounds = [...idRange(filter, before), createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER, limit]
     const ids = (status === null ? STATUSES : [status]).flatMap((one) =>
       kind === null ? ofAll.all(tenant, object, one, ...bounds) : ofKind.all(tenant, object, kind, one, ...bounds),
     )
@@ -96,10 +87,4 @@ function paging(database: Database): (tenant: string, filter: TaskFilter, before
       .toReversed()
       .slice(0, limit)
   }
-}
-
-/** Prefix of the UUIDs v7 of a millisecond: 48 bits of time (RFC 9562, section 5.7). */
-function idAt(ms: number): string {
-  const time = Math.max(ms, 0).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}`
 }

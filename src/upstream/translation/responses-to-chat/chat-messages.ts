@@ -6,25 +6,29 @@ import { mediaParts, partsOf, textOfParts, textOnly, type Part } from './chat-pa
 import { customArguments, type ChatTools } from './chat-tools.ts'
 import { refuseLostItem } from '../lost-tools.ts'
 
-const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
+export const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
+
+/** The items of a request's input, how many of them lead as system messages, and the ids of the calls that have a result. */
+export function inputOf(body: Members): { items: Members[]; leading: number; answered: Set<unknown> } {
+  const input = own(body, 'input')
+  const items = typeof input === 'string' ? [{ role: 'user', content: input }] : ((input ?? []) as Members[])
+  const first = items.findIndex((item) => !['system', 'developer'].includes(ownText(item, 'role')))
+  const answered = new Set(items.filter((item) => OUTPUTS.includes(ownText(item, 'type'))).map((item) => own(item, 'call_id')))
+  return { items, leading: first < 0 ? items.length : first, answered }
+}
 
 /**
  * Instructions and the system messages before the first other item become one system message, because templates of many models accept only
  * one; a later system or developer message becomes a user message. Throws `unsupported_parameter` for what chat cannot express.
  */
 export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members[] {
-  const instructions = own(body, 'instructions')
-  const input = own(body, 'input')
-  const items = typeof input === 'string' ? [{ role: 'user', content: input }] : ((input ?? []) as Members[])
-  const isSystem = (item: Members) => ['system', 'developer'].includes(ownText(item, 'role'))
-  const first = items.findIndex((item) => !isSystem(item))
-  const leading = first < 0 ? items.length : first
+  const { items, leading, answered } = inputOf(body)
   const system = [
-    instructions,
+    own(body, 'instructions'),
     ...items.slice(0, leading).map((item, index) => textOnly(partsOf(item, `input[${index}].content`), `input[${index}].content`)),
   ]
   const text = system.filter((one) => typeof one === 'string' && one !== '').join('\n\n')
-  const conversation = openConversation(answeredCalls(items))
+  const conversation = openConversation(answered)
   for (const [index, item] of items.entries()) if (index >= leading) addItem(conversation, item, `input[${index}]`, tools, ids)
   return [...(text === '' ? [] : [{ role: 'system', content: text }]), ...conversation.messages()]
 }
@@ -54,10 +58,6 @@ function addMessage(conversation: Conversation, item: Members, path: string): vo
       role: 'user',
       content: mediaParts(parts).length > 0 ? parts : textOfParts(parts),
     })
-}
-
-function answeredCalls(items: Members[]): Set<unknown> {
-  return new Set(items.filter((item) => OUTPUTS.includes(ownText(item, 'type'))).map((item) => own(item, 'call_id')))
 }
 
 type Conversation = ReturnType<typeof openConversation>

@@ -4,31 +4,27 @@ import type { Ids } from '../../wires/encrypted-ids.ts'
 import { lacksThinking, wireId } from '../../wires/messages/replayed-blocks.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
+import { inputOf, OUTPUTS } from '../responses-to-chat/chat-messages.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
 import { refuseLostItem } from '../lost-tools.ts'
 import { blocksOf, resultBlock } from './content-blocks.ts'
 
-const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
-
 export type Turns = {
   system: Members[]
   messages: Members[]
-  /** Whether the last turn of the model has calls without its thinking, which the wire refuses while it thinks. */ lacksThinking: boolean
+  /** Whether the last turn of the model has calls without its thinking, which the wire refuses while it thinks. */
+  lacksThinking: boolean
 }
 
 /** Instructions and leading system messages become `system`, later ones user messages. Throws `unsupported_parameter` for what the wire cannot express. */
 export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
-  const input = own(body, 'input')
-  const items = typeof input === 'string' ? [{ role: 'user', content: input }] : ((input ?? []) as Members[])
-  const isSystem = (item: Members) => ['system', 'developer'].includes(ownText(item, 'role'))
-  const first = items.findIndex((item) => !isSystem(item))
-  const leading = first < 0 ? items.length : first
+  const { items, leading, answered } = inputOf(body)
   const instructions = ownText(body, 'instructions')
   const system = [
     ...(instructions === '' ? [] : [{ type: 'text', text: instructions }]),
     ...items.slice(0, leading).flatMap((item, index) => blocksOf(item, `input[${index}]`)),
   ]
-  const turns = openTurns(new Set(items.filter((item) => OUTPUTS.includes(ownText(item, 'type'))).map((item) => own(item, 'call_id'))))
+  const turns = openTurns(answered)
   for (const [index, item] of items.entries()) if (index >= leading) addItem(turns, item, `input[${index}]`, tools, ids)
   return { system, ...turns.finish() }
 }
@@ -48,8 +44,8 @@ function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools
   if (typeof callId !== 'string') return
   const id = wireId(openCallId(callId, ids).id)
   if (OUTPUTS.includes(type)) return turns.result(callId, resultBlock(id, blocksOf(item, path, 'output')))
-  if (type === 'function_call') turns.call(callId, toolUse(item, id, inputOf(ownText(item, 'arguments')), tools))
-  if (type === 'custom_tool_call') turns.call(callId, toolUse(item, id, inputOf(customArguments(ownText(item, 'input'))), tools))
+  if (type === 'function_call') turns.call(callId, toolUse(item, id, argumentsOf(ownText(item, 'arguments')), tools))
+  if (type === 'custom_tool_call') turns.call(callId, toolUse(item, id, argumentsOf(customArguments(ownText(item, 'input'))), tools))
 }
 
 function toolUse(item: Members, id: string, input: Members, tools: ChatTools): Members {
@@ -57,7 +53,7 @@ function toolUse(item: Members, id: string, input: Members, tools: ChatTools): M
 }
 
 /** Arguments that a model wrote may be no JSON; the wire takes objects only. */
-function inputOf(given: string): Members {
+function argumentsOf(given: string): Members {
   try {
     const value: unknown = JSON.parse(given)
     return isMembers(value) ? value : { arguments: value }
