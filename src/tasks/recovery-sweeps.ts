@@ -23,23 +23,12 @@ const CLAIM_MS = 60_000
 /** Until a task is swept again whose sweep failed. */
 const DEFERRED_MS = 15_000
 
-/** Repairs by reason. */
-export type Swept = Record<
-  'rejected' | 'unheld' | 'unserved' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived',
-  number
->
+const REASONS = ['rejected', 'unheld', 'unserved', 'settled', 'relayed', 'lost_lease', 'orphan_hold', 'unused_claim', 'archived'] as const
 
-const nothing = (): Swept => ({
-  rejected: 0,
-  unheld: 0,
-  unserved: 0,
-  settled: 0,
-  relayed: 0,
-  lost_lease: 0,
-  orphan_hold: 0,
-  unused_claim: 0,
-  archived: 0,
-})
+/** Repairs by reason. */
+export type Swept = Record<(typeof REASONS)[number], number>
+
+const nothing = () => Object.fromEntries(REASONS.map((reason) => [reason, 0])) as Swept
 
 export type SweepOptions = {
   /** By how much an expired lease is extended instead of taken back, since its worker may have been unable to renew it; null: it is taken back. */
@@ -197,9 +186,6 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
     const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
       if ((await release(context, record.id, id)) === 'closed') swept.orphan_hold++
-    } else if (hold.run === null && task.state === 'queued' && task.sweepAt === null) {
-      // Queued by an earlier version, whose queued tasks were not swept.
-      await context.store.moveTask(id, { from: ['queued'], epoch: task.epoch }, 'queued', { sweepAt: now })
     } else if (claimedLong && task.state === 'queued') {
       // The task gets the claim's epoch first: a late worker with that claim is refused.
       const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })

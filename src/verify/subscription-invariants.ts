@@ -10,11 +10,6 @@ export function* recordViolations(record: Subscription): Generator<string> {
   if (record.coding) for (const sentence of codingViolations(record, record.coding)) yield `${record.id}: ${sentence}`
 }
 
-/** Whether limits may have been lowered under what was used. Of records of earlier versions it is known only that their Plan was never edited or removed. */
-function mayHaveShrunk(record: Subscription): boolean {
-  return record.lowered ?? (record.plan === null || record.plan.generation > 1 || record.plan.createdAt > (record.anchor ?? 0))
-}
-
 function* mediaViolations(record: Subscription, account: MediaAccount): Generator<string> {
   const holds = [...entriesOf(account.holds)]
   const periods = [...account.past, account.period]
@@ -23,7 +18,7 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
     const next = periods[i + 1]
     if (next && (next.n <= period.n || next.start < period.end)) yield `period ${next.n} begins inside period ${period.n}`
     const held = holds.reduce((sum, [, hold]) => sum + (hold.period === period.n ? hold.amount : 0), 0)
-    if (held + period.burned > period.allowance && !mayHaveShrunk(record)) {
+    if (held + period.burned > period.allowance && !record.lowered) {
       const [allowance, burned] = [period.allowance, period.burned].map(formatMoney)
       yield `period ${period.n} allows ${allowance}, but ${formatMoney(held)} is held and ${burned} burned`
     }
@@ -38,8 +33,8 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
   const { media } = record.terms
   if (!media) return
   const running = holds.filter(([, { run }]) => run !== null).length
-  if (running > media.maxConcurrentTasks && !mayHaveShrunk(record)) yield `${running} tasks run, where ${media.maxConcurrentTasks} may`
-  if (holds.length > media.maxQueuedTasks && !mayHaveShrunk(record)) {
+  if (running > media.maxConcurrentTasks && !record.lowered) yield `${running} tasks run, where ${media.maxConcurrentTasks} may`
+  if (holds.length > media.maxQueuedTasks && !record.lowered) {
     yield `${holds.length} tasks are open, where ${media.maxQueuedTasks} may be`
   }
   if (sorted(dueOf(account, media)) !== sorted(account.due)) yield 'what is due next is not what its holds say'
@@ -67,7 +62,7 @@ function* codingViolations(record: Subscription, account: CodingAccount): Genera
     if (week > weekly.n) yield `request ${id} was admitted in week ${week}, which has not begun`
   }
   const most = record.terms.coding?.maxConcurrentRequests ?? Infinity
-  if (reservations.length > most && !mayHaveShrunk(record)) yield `${reservations.length} requests are in flight, where ${most} may be`
+  if (reservations.length > most && !record.lowered) yield `${reservations.length} requests are in flight, where ${most} may be`
 }
 
 function whole(amount: number): boolean {

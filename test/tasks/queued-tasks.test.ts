@@ -5,7 +5,7 @@ import { openServedElsewhere } from '../../plugins/worker/served-elsewhere.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Task } from '../../src/domain/task.ts'
-import { sweepSubscriptions, sweepTasks, type SweepOptions } from '../../src/tasks/recovery-sweeps.ts'
+import { sweepTasks, type SweepOptions } from '../../src/tasks/recovery-sweeps.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
@@ -77,14 +77,6 @@ t.test('a queued task without a hold fails as internal at the first sweep, and n
   for (const n of [1, 2]) t.match(await store.task('acme', taskId(n)), { state: 'failed', outcome: { code: 'internal' }, actualCost: 0, refundAmount: QUOTE })
   t.equal((await store.task('acme', taskId(3)))?.state, 'queued')
   t.equal((await store.subscription(STUDIO))?.media?.period.burned, 0)
-})
-
-t.test('a task that an earlier version queued is found by its hold', async (t) => {
-  const store = await open(t)
-  await queue(store, 1, { sweepAt: null })
-  t.same(await sweepFor(store, 30, UNSERVED, 'unserved'), [])
-  await sweepSubscriptions(contextOf(store, () => T0 + 30 * HOUR_MS))
-  t.equal((await sweepTasks(contextOf(store, () => T0 + 30 * HOUR_MS), UNSERVED)).unserved, 1)
 })
 
 t.test('a kind counts as taken elsewhere while runs of it are seen, and for an hour of observation after', (t) => {
