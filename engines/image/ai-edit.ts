@@ -7,7 +7,7 @@ import { painted } from '../../src/backends/engines/painter/scene.ts'
 import { watermark } from '../../src/backends/engines/painter/watermark.ts'
 import { checkSize, decode, encode, flatten } from './codec.ts'
 import { readMask } from './mask.ts'
-import type { Progress, Size } from './program.ts'
+import type { Progress, Size } from './operation-result.ts'
 
 /** `pixels`: how many the picture and the mask may have. `mask` is empty without one. `strength`: how much of the scene shows, 0 to 1; null for half. */
 export type AiEditJob = {

@@ -2,7 +2,7 @@
 import { cutOut } from './cut-out.ts'
 import { checkSize, crop, decode, encode, flatten } from './codec.ts'
 import type { BackgroundRemoveModel } from './models.ts'
-import type { Progress, Size } from './program.ts'
+import type { Progress, Size } from './operation-result.ts'
 import { openSaliency } from './saliency.ts'
 
 /** `pixels`: how many the input may have. `background`: `transparent` or `#rrggbb`. `crop`: to the subject; a picture without one stays whole. */

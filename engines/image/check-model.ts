@@ -2,7 +2,7 @@
 import type { Image } from './codec.ts'
 import type { BackgroundRemoveModel, InpaintModel, UpscaleModel } from './models.ts'
 import { openFiller } from './network-fill.ts'
-import { InputError, type Size } from './program.ts'
+import { InputError, type Size } from './operation-result.ts'
 import { openSaliency } from './saliency.ts'
 import { enlarge, openEnlarger } from './super-resolution.ts'
 

@@ -5,7 +5,7 @@
 import { join } from 'node:path'
 import { runChild, type ChildResult } from '../../src/backends/engines/process/child.ts'
 import { packageFolders } from './packages.ts'
-import type { ProgramResult } from './program.ts'
+import type { ProgramResult } from './operation-result.ts'
 
 export type ProgramRun = {
   scratch: string

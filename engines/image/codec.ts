@@ -2,7 +2,7 @@
 import { access } from 'node:fs/promises'
 import sharp from 'sharp'
 import type { TaskErrorDetails } from '../../src/domain/task.ts'
-import { InputError } from './program.ts'
+import { InputError } from './operation-result.ts'
 
 /** Straight (not premultiplied) sRGB, 8 bits a channel, RGBA row by row. */
 export type Image = {

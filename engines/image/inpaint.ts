@@ -2,12 +2,13 @@
  * `inpaint`: replaces what a mask marks by what is around it, as if it had never been there, by the operator's model or by a classical method. Neither
  * can make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
  */
+import { randomOf } from '../../src/backends/engines/painter/seeded-random.ts'
 import { complete } from './patch-fill.ts'
 import { checkSize, decode, encode } from './codec.ts'
 import { readMask } from './mask.ts'
 import type { InpaintModel } from './models.ts'
 import { openFiller } from './network-fill.ts'
-import { InputError, type Progress, type Size } from './program.ts'
+import { InputError, type Progress, type Size } from './operation-result.ts'
 
 /** `pixels`: how many the picture and the mask may have. `growMask`: pixels. Another `seed` may choose other surroundings. */
 export type InpaintJob = {
@@ -30,19 +31,8 @@ export async function run(job: InpaintJob, progress: Progress): Promise<Size> {
   if (!hole.includes(0)) throw new InputError('unsupported_input', 'the mask covers the whole picture')
   progress(5)
   if (job.model) await (await openFiller(job.model)).complete({ ...image, hole })
-  else if (!complete({ ...image, hole }, generator(job.seed ?? 0), progress))
+  else if (!complete({ ...image, hole }, randomOf(job.seed ?? 0), progress))
     throw new InputError('cannot_fill', 'the filling does not meet its rim')
   await encode(image, job.format, job.output)
   return image
-}
-
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
-function generator(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
 }

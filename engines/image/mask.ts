@@ -1,6 +1,6 @@
 /** What a mask marks for an edit: its transparent pixels if it has any, its white ones otherwise. */
 import { decode, resizePlane, type Image } from './codec.ts'
-import { InputError } from './program.ts'
+import { InputError } from './operation-result.ts'
 
 /** Of 255. Pixels marked as much are part of the edit: rather a little more than the mask than an edge of what has to go. */
 const MARKED = 64

@@ -9,7 +9,7 @@ import type { CheckJob } from './check-model.ts'
 import type { TaskErrorDetails } from '../../src/domain/task.ts'
 import { runChildProgram } from './child-program.ts'
 import type { InpaintJob } from './inpaint.ts'
-import type { InputError } from './program.ts'
+import type { InputError } from './operation-result.ts'
 import { modelBytes, type Modelled, type Models } from './models.ts'
 import type { UpscaleJob } from './upscale.ts'
 

@@ -2,7 +2,7 @@
 import { bleed } from './bleed.ts'
 import { checkSize, decode, encode, type Image } from './codec.ts'
 import type { UpscaleModel } from './models.ts'
-import type { Progress, Size } from './program.ts'
+import type { Progress, Size } from './operation-result.ts'
 import { enlarge, openEnlarger } from './super-resolution.ts'
 
 /** `pixels`: how many the input and the output may have. */

@@ -1,6 +1,6 @@
 /** When keys were last used. A request only notes it; the notes are written every few seconds, for each key at most once a minute. */
 import type { Store } from '../../src/backends/store/store.ts'
-import { putNewest } from '../../src/domain/bounded-map.ts'
+import { putNewest } from '../../src/domain/long-lived-maps.ts'
 
 export type KeyUse = {
   /** A request with this version of a key was accepted at `now` (epoch ms). */

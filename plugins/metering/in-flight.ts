@@ -1,6 +1,6 @@
 /** The reservations of this process that are not settled yet. */
 
-import { removeEntry } from '../../src/domain/emptied-map.ts'
+import { removeEntry } from '../../src/domain/long-lived-maps.ts'
 
 export type InFlight = {
   add(id: string): void

@@ -2,7 +2,7 @@
  * Rate limit of requests per minute: GCRA (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
  * number lives in the subscription's record and changes with it.
  */
-import { putNewest } from './bounded-map.ts'
+import { putNewest } from './long-lived-maps.ts'
 import { overLimit } from './errors.ts'
 import type { Limit } from './limits.ts'
 

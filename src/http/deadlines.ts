@@ -1,6 +1,6 @@
 /** Deadlines that are moved far more often than they pass, such as those of silent streams: all share one timer, and moving one is an assignment. */
 
-import { removeEntry } from '../domain/emptied-map.ts'
+import { removeEntry } from '../domain/long-lived-maps.ts'
 
 export type Deadline = {
   /** Passes in so many milliseconds, unless it is moved or cleared before; starts a deadline that is cleared or has passed. */
@@ -9,7 +9,7 @@ export type Deadline = {
   clear(): void
 }
 
-/** `passed` is null once it is cleared: a former table of the set (`emptied-map.ts`) must not lead to the request that it watched. */
+/** `passed` is null once it is cleared: a former table of the set (`long-lived-maps.ts`) must not lead to the request that it watched. */
 type Entry = { at: number; passed: (() => void) | null }
 
 let pending = new Set<Entry>()

@@ -4,7 +4,7 @@
  */
 import { openCounts } from '../domain/counts-by-name.ts'
 import type { Egress, Reply } from '../egress/egress.ts'
-import { putNewest } from '../domain/bounded-map.ts'
+import { putNewest } from '../domain/long-lived-maps.ts'
 import { mediaInfo } from '../domain/media-info.ts'
 import type { SourceInfo } from '../domain/media-operations.ts'
 import { tenantOf } from '../domain/plans.ts'

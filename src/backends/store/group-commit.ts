@@ -7,7 +7,7 @@
  * as long as the store stores what it is given (`write-mode.ts`). One that shares the store may do so with what its lease on a record covers (`record-lease.ts`).
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
-import { removeEntry } from '../../domain/emptied-map.ts'
+import { removeEntry } from '../../domain/long-lived-maps.ts'
 import { Busy, Unavailable } from '../../domain/errors.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import { CurrentRecord } from '../../domain/subscription/current-record.ts'

@@ -2,7 +2,7 @@
  * The coding account of a record while commands are applied to it (`token-reservations.ts` has their rules). What is reserved is kept as sums, so that a command costs the same
  * however many requests are open: values are replaced, dictionaries are changed in place, and `toRecord` copies them.
  */
-import { removeEntry } from '../emptied-map.ts'
+import { removeEntry } from '../long-lived-maps.ts'
 import type { CodingTerms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import { roll, WEEK_MS, type Reserved } from '../token-windows.ts'

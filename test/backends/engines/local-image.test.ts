@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { missingOperations } from '../../../engines/image/image-engine.ts'
 import { readModels } from '../../../engines/image/models.ts'
-import type { ProgramResult } from '../../../engines/image/program.ts'
+import type { ProgramResult } from '../../../engines/image/operation-result.ts'
 import { imageOperations, type ImageOperation, type ImageOutcome } from '../../../engines/image/operations.ts'
 import { at, decoded, decodedBytes, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
 
@@ -62,7 +62,7 @@ async function ran(...given: Given): Promise<Result> {
 async function here(...given: Given): Promise<{ result: ProgramResult; path: string }> {
   const { inputs: [media, mask], scratch, limits, progress, request } = await prepared(...given)
   const [, kind] = given
-  const { resultOf } = await import('../../../engines/image/program.ts')
+  const { resultOf } = await import('../../../engines/image/operation-result.ts')
   const { run } = (await import(`../../../engines/image/${kind.replace('_', '-')}.ts`)) as { run(job: object, progress: (percent: number) => void): Promise<{ width: number; height: number }> }
   const job = { ...request, input: media?.path, mask: mask?.path ?? '', output: join(scratch, 'result'), pixels: limits.pixels, model: kind === 'ai_edit' ? null : models[kind] }
   return { result: await resultOf(run(job, progress)), path: job.output }

@@ -7,17 +7,20 @@ export type Dice = {
   pick<T>(list: readonly [T, ...T[]]): T
 }
 
-/** Dice that always fall the same way for the same text. The generator is mulberry32, started from SHA-256. */
-export function dice(text: string): Dice {
-  let state = createHash('sha256').update(text).digest().readInt32LE()
-
-  function next(): number {
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+export function randomOf(seed: number): () => number {
+  let state = seed
+  return () => {
     state = (state + 0x6d2b79f5) | 0
-    const mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    const more = mixed ^ (mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61))
-    return ((more ^ (more >>> 14)) >>> 0) / 2 ** 32
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
+}
 
+/** Dice that always fall the same way for the same text. */
+export function dice(text: string): Dice {
+  const next = randomOf(createHash('sha256').update(text).digest().readInt32LE())
   return {
     between: (from, to) => from + next() * (to - from),
     pick: (list) => list[Math.floor(next() * list.length)] ?? list[0],

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../../../domain/task.ts'
-import { putNewest } from '../../../domain/bounded-map.ts'
+import { putNewest } from '../../../domain/long-lived-maps.ts'
 import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'

@@ -1,7 +1,7 @@
 /** Subscription records in MongoDB with the members that indexes use, and archived periods. */
 import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
-import { putNewest } from '../../../domain/bounded-map.ts'
+import { putNewest } from '../../../domain/long-lived-maps.ts'
 import { changedHolds } from '../../../domain/subscription/holds.ts'
 import {
   fromStoredRecord,

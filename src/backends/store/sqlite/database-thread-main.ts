@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase, openToRead, type Database } from './database.ts'
 import { failureOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './database-thread-messages.ts'
 import { UPGRADES } from './migrations.ts'
-import { openVerbs } from './store-verbs.ts'
+import { openVerbs } from './database-verbs.ts'
 
 const port = parentPort
 if (!port) throw new Error('this module runs as a thread')

@@ -1,7 +1,7 @@
 /** A database thread, seen from the thread that serves: calls in batches, each with a time limit, in a bounded number; a thread that ended is started again. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { removeEntry } from '../../../domain/emptied-map.ts'
+import { removeEntry } from '../../../domain/long-lived-maps.ts'
 import { Unavailable } from '../../../domain/errors.ts'
 import { errorOf, type Call, type FromThread, type Reply, type ThreadData, type ToThread } from './database-thread-messages.ts'
 

@@ -10,7 +10,7 @@ import { openRecords, type RecordRows } from './records.ts'
 import { scanning } from './scan.ts'
 import { openThreads } from './writer-and-reader.ts'
 import { UPGRADES } from './migrations.ts'
-import { openVerbs, type Verbs } from './store-verbs.ts'
+import { openVerbs, type Verbs } from './database-verbs.ts'
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export async function openSqlite(file: string, options: StoreOptions = {}): Promise<Store> {

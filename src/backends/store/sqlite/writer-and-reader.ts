@@ -2,7 +2,7 @@
 import type { RecordRows, Records } from './records.ts'
 import type { SubscriptionRow } from './subscriptions.ts'
 import { startThread, type Thread } from './database-thread.ts'
-import { VERB_ACCESS, type Verbs } from './store-verbs.ts'
+import { VERB_ACCESS, type Verbs } from './database-verbs.ts'
 
 export type Threads = {
   verbs: Verbs

@@ -20,7 +20,7 @@ import {
 } from '../coding-request-validation.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
-import { callOver } from '../../translation/calls-by-wire.ts'
+import { callOver } from '../../translation/translated-calls.ts'
 import { chatToMessages, chatToResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
 import { joinDetails, openCallId, replayedReasoning } from '../sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'

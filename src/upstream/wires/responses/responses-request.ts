@@ -16,7 +16,7 @@ import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from '../ups
 import { answeringCompaction } from '../../compaction/compaction-answer.ts'
 import { TRIGGER, withSummaries } from '../../compaction/compaction-item.ts'
 import { summaryRequest, userMessages } from '../../compaction/summary-request.ts'
-import { callOver, type CallMakers } from '../../translation/calls-by-wire.ts'
+import { callOver, type CallMakers } from '../../translation/translated-calls.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../../translation/responses-to-messages/responses-to-messages.ts'
 import { openThinking } from '../messages/sealed-thinking.ts'
 import { responsesToChat } from '../../translation/responses-to-chat/responses-to-chat.ts'
