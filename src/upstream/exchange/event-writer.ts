@@ -96,24 +96,6 @@ export class EventWriter implements AnswerWriter {
     })
   }
 
-  /**
-   * Node keeps the text of the headers as long as the answer, as a tree of some sixty parts, unless it was written by itself, which joins them. Corked, both are one write.
-   */
-  #writeFirst(bytes: string): boolean {
-    const { raw } = this.#client
-    this.#sendHead()
-    raw.socket?.cork()
-    raw.flushHeaders()
-    const hasRoom = this.#write(bytes)
-    raw.socket?.uncork()
-    return hasRoom
-  }
-
-  /** As one text, where Node would make a list of four for each chunk. */
-  #write(bytes: string): boolean {
-    return this.#client.raw.write(this.#isChunked ? chunkOf(bytes) : bytes, 'latin1')
-  }
-
   #breakSilence(): void {
     const { raw } = this.#client
     if (this.#isClosed || raw.destroyed) return
@@ -127,7 +109,17 @@ export class EventWriter implements AnswerWriter {
     const bytes = this.#pending
     this.#pending = ''
     this.#keepAlive.move(this.#options.keepAliveMs)
-    if (raw.headersSent ? this.#write(bytes) : this.#writeFirst(bytes)) return
+    // By itself, Node would gather what is written in this tick. Head and bytes are one write.
+    raw.socket?.cork()
+    if (!raw.headersSent) {
+      this.#sendHead()
+      // Written by itself, the text of the headers is joined: Node keeps it as long as the answer, as a tree of some sixty parts.
+      raw.flushHeaders()
+    }
+    // As one text, where Node would make a list of four for each chunk.
+    const hasRoom = raw.write(this.#isChunked ? chunkOf(bytes) : bytes, 'latin1')
+    raw.socket?.uncork()
+    if (hasRoom) return
     this.#stalled.move(this.#options.stalledMs)
     this.#source.pause()
   }
