@@ -66,7 +66,7 @@ class Reservation implements OpenReservation, Write {
   #isStored: boolean | undefined = undefined
   #isExpected = false
   #outcome: Settlement | null | undefined = undefined
-  readonly #listeners: ((facts: Record<string, unknown>) => void)[] = []
+  #told: (facts: Record<string, unknown>) => void = () => {}
 
   constructor(admission: Admission, request: Request, { raw }: Reply, shared: Shared) {
     const { windows: _windows, ...terms } = admission.admitted
@@ -89,7 +89,7 @@ class Reservation implements OpenReservation, Write {
   }
 
   whenSettled(told: (fields: Record<string, unknown>) => void): void {
-    this.#listeners.push(told)
+    this.#told = told
   }
 
   get durable(): Promise<void> {
@@ -182,7 +182,7 @@ class Reservation implements OpenReservation, Write {
     metrics.settled(this.#growth.reserved(), usage, tenantOf(subscription))
     const facts = usage ? { tokens: usage, estimated } : {}
     const charged = answer?.outcome === 'settled' ? answer.charged : null
-    for (const told of this.#listeners) told({ reservation: this.id, ...facts, charged })
+    this.#told({ reservation: this.id, ...facts, charged })
     queue.notify(subscription)
     inFlight.remove(this.id)
   }

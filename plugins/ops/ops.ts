@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import about from '../../package.json' with { type: 'json' }
+import type { Usage } from '../../src/domain/token-windows.ts'
 import { isTracing, logFields, sampledTraceId, type Span } from '../../src/tracing/tracing.ts'
 import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
@@ -17,12 +18,26 @@ export type LaterFields = {
   whenSettled(told: (fields: Record<string, unknown>) => void): void
 }
 
+/** With the later fields of a coding request. */
+export type EndedLine = {
+  status: number
+  code?: string
+  durationMs: number
+  /** The client has the whole answer. */
+  complete: boolean
+  reservation?: string
+  tokens?: Usage
+  charged?: number | null
+}
+
 declare module 'fastify' {
   interface FastifyInstance {
     /** The Prometheus registry that /metrics prints. Plugins add their own metrics to it. */
     metrics: { registry: Registry }
     /** Readiness checks of /readyz. A plugin that can be not ready adds one. */
     checks: (() => Promise<Check> | Check)[]
+    /** Called with each request that has ended and is settled, and the fields of its log line. */
+    endings: ((request: FastifyRequest, line: EndedLine) => void)[]
   }
   interface FastifyRequest {
     /** Time of arrival, by `performance.now()`. */
@@ -39,6 +54,7 @@ const LABELS = ['product', 'route', 'method', 'code']
 async function ops(app: FastifyInstance, { registry }: { registry: Registry }): Promise<void> {
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
+  app.decorate('endings', [])
   checkMetric(app.checks, registry)
   new Gauge({ name: 'tollgate_build_info', help: 'Always 1; the version as a label.', labelNames: ['version'], registers: [registry] }).set(
     { version: about.version },
@@ -109,7 +125,9 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       }
       const endedAtMs = Date.now()
       const finish = (more: Record<string, unknown>) => {
-        request.log.info({ ...line, ...more }, 'request')
+        const ended = { ...line, ...more }
+        request.log.info(ended, 'request')
+        for (const told of app.endings) told(request, ended)
         endRequestSpan(request.span, request, status, more, endedAtMs)
       }
       if (request.logged) request.logged.whenSettled(finish)

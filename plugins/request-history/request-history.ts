@@ -6,14 +6,10 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { KEPT_REQUESTS, type CodingRequest } from '../../src/domain/coding-requests.ts'
-import type { Usage } from '../../src/domain/token-windows.ts'
 
 const FLUSH_MS = 5_000
 /** Beyond these, while the store is away, the oldest are lost. */
 const WAITING_MAX = 10 * KEPT_REQUESTS
-
-/** The fields of the log line that the settlement of a request adds. */
-type Settled = { reservation?: string; tokens?: Usage | undefined; charged?: number | null }
 
 async function requestHistory(app: FastifyInstance): Promise<void> {
   const { store, clock, log } = app
@@ -31,24 +27,14 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     }
   }
 
-  function add(ended: Omit<CodingRequest, 'id' | 'usage' | 'charged'>, { reservation: id, tokens, charged = null }: Settled): void {
-    if (id === undefined) return
-    waiting.push({ id, ...ended, usage: tokens ?? null, charged })
+  app.endings.push((request, line) => {
+    const { caller, id: requestId, startedMs } = request
+    const { reservation: id, status, code = null, durationMs, complete: isComplete, tokens: usage = null, charged = null } = line
+    if (!caller || id === undefined) return
+    const { subscription, keyId } = caller.key
+    const at = Math.round(clock() - (performance.now() - startedMs))
+    waiting.push({ id, requestId, subscription, keyId, at, durationMs, status, code, isComplete, usage, charged })
     if (waiting.length > WAITING_MAX) waiting.shift()
-  }
-
-  app.addHook('onRequest', (request, reply, done) => {
-    const at = clock()
-    reply.raw.once('close', () => {
-      const { caller, failed, id: requestId, logged, startedMs } = request
-      if (!caller || !logged) return
-      const { subscription, keyId } = caller.key
-      const { statusCode: status, writableFinished: isComplete } = reply.raw
-      const durationMs = Math.round(performance.now() - startedMs)
-      const ended = { requestId, subscription, keyId, at, durationMs, status, code: failed?.code ?? null, isComplete }
-      logged.whenSettled((settled: Settled) => add(ended, settled))
-    })
-    done()
   })
 
   const writing = periodicTask(FLUSH_MS, flush, (err) =>
@@ -69,6 +55,6 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
 export default fp(requestHistory, {
   name: 'request-history',
   fastify: '5.x',
-  dependencies: ['auth'],
-  decorators: { fastify: ['clock', 'store'], request: ['caller', 'failed', 'logged', 'startedMs'] },
+  dependencies: ['auth', 'ops'],
+  decorators: { fastify: ['clock', 'endings', 'store'], request: ['caller', 'startedMs'] },
 })
