@@ -1,6 +1,6 @@
 /**
  * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/ with the operations of
- * src/domain/operations, these operations and the settings of src/config/config.ts in values.schema.json, the Grafana dashboards, and the table of values in docs/chart-values.md. `test/chart` compares the files with it.
+ * src/domain/operations, these operations and the settings of src/config/config.ts in values.schema.json and the templates, the Grafana dashboards, and the table of values in docs/chart-values.md. `test/chart` compares the files with it.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -33,6 +33,7 @@ export function generated(): Record<string, string> {
     return [[`crds/${file}`, text], [`charts/tollgate/files/crds/${file}`, text]]
   })
   const pools = 'charts/tollgate/templates/_worker-pools.tpl'
+  const checks = 'charts/tollgate/templates/_value-checks.tpl'
   const schema = withSettings(withKinds(JSON.parse(read(CHART, 'values.schema.json'))))
   const page = read(ROOT, 'docs/chart-values.md')
   const [head = '', rest = ''] = page.split('<!-- generated: values -->')
@@ -40,6 +41,7 @@ export function generated(): Record<string, string> {
   return {
     ...Object.fromEntries(crds),
     ...Object.fromEntries(Object.entries(BOARDS).map(([name, board]) => [`charts/tollgate/files/dashboards/${name}.json`, `${JSON.stringify(dashboardOf(board), null, 1)}\n`])),
+    [checks]: read(ROOT, checks).replace(/(define "tollgate\.settings" -}}\n).*/, `$1[${Object.keys(SETTINGS).join(', ')}]`),
     [pools]: read(ROOT, pools).replace(/(define "tollgate\.kinds" -}}\n).*/, `$1[${ALL_KINDS.join(', ')}]`),
     'charts/tollgate/values.schema.json': `${JSON.stringify(schema, null, 2)}\n`,
     'docs/chart-values.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
@@ -51,9 +53,8 @@ function withKinds(schema: Schema): Schema {
   return JSON.parse(JSON.stringify(schema), (name, value) => (name === 'kinds' ? { ...value, items: { enum: ALL_KINDS } } : value))
 }
 
-/** The schema with `settings` as src/config/config.ts has them, their names, to which `env` and `extraEnv` are closed, and the files. */
+/** The schema with `settings` as src/config/config.ts has them, and the files. */
 function withSettings(schema: Schema): Schema {
-  const names = Object.keys(SETTINGS)
   const given = Object.entries(SETTINGS).filter(([name]) => !NOT_GIVEN.includes(name))
   const properties = Object.fromEntries(
     given.map(([name, { meaning, parse: { mayBe, schema }, default: fallback }]) => [
@@ -63,7 +64,7 @@ function withSettings(schema: Schema): Schema {
   )
   const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
   const files = { upstreamsFile: withoutDefaults(UpstreamsFile), enginesFile: withoutDefaults(EnginesFile), proxyRoutesFile: withoutDefaults(ProxyRoutesFile) }
-  const definitions = { ...schema.definitions, setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) }, ...files }
+  const definitions = { ...schema.definitions, ...files }
   return { ...schema, definitions, properties: { ...schema.properties, settings } }
 }
 

@@ -21,6 +21,9 @@ export const oneOf = <T extends string>(values: readonly T[]): Parse<T> => ({
   read: (text) => values.find((value) => value === text),
 })
 
+/** Schema of a list separated by commas, by the regular expression of an entry. */
+const listOf = (entry: string): Record<string, unknown> => ({ type: 'string', pattern: `^[\\s,]*((${entry})\\s*(,[\\s,]*|$))*$` })
+
 /** A number that is written as `pattern` has it, times `factor` and rounded. */
 const numeric = (what: string, pattern: RegExp, least: number, most: number, factor = 1): Parse<number> => ({
   mayBe: `a ${what} from ${least} to ${most}`,
@@ -40,6 +43,7 @@ export const hours = numeric('number of hours', /^\d{1,4}(\.\d{1,4})?$/, 0.25, 8
 
 export const daysOrNone: Parse<number> = {
   mayBe: '0, or a number of days from 1 to 3650',
+  schema: { type: ['integer', 'string'], minimum: 0, maximum: 3650, pattern: '^\\d{1,4}$' },
   read: (text) => (text === '0' ? 0 : numeric('', /^\d{1,4}$/, 1, 3650, 24 * HOUR_MS).read(text)),
 }
 
@@ -47,6 +51,7 @@ export const days = numeric('number of days', /^\d{1,4}(\.\d{1,6})?$/, 0.0001, 3
 
 export const delays: Parse<number[]> = {
   mayBe: 'one to twenty numbers of seconds, separated by commas',
+  schema: { type: ['number', 'string'], minimum: 0, pattern: '^[\\d., ]+$' },
   read: (text) => {
     const all = text.split(',').map((entry) => seconds(0, 86_400 * 7).read(entry.trim()))
     return all.length <= 20 && all.every((entry) => entry !== undefined) ? all : undefined
@@ -61,26 +66,34 @@ export const slots: Parse<number> = {
 /** MiB. A quarter of the memory that this process may have, at most 256. */
 export const memoryShare: Parse<number> = {
   mayBe: 'auto, or whole MiB from 16 to 65536',
+  schema: { type: ['integer', 'string'], minimum: 16, maximum: 65_536, pattern: '^(auto|\\d{2,5})$' },
   read: (text) =>
     text === 'auto'
       ? Math.floor(Math.min(256, Math.min(process.constrainedMemory() || Infinity, totalmem()) / 4 / 1024 ** 2))
       : integer(16, 65_536).read(text),
 }
 
-export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
+export const list: Parse<string[]> = {
+  mayBe: 'a list separated by commas, or empty',
+  schema: listOf('[A-Za-z0-9_:][A-Za-z0-9_.:/-]*'),
+  read: splitList,
+}
+
+const MODEL = '[A-Za-z0-9*][A-Za-z0-9._:/@*-]{0,99}'
+const MODEL_PATTERN = new RegExp(`^${MODEL}$`)
 
 export const modelPatterns: Parse<string[]> = {
   mayBe: 'names of models separated by commas, in which * stands for any text, or empty',
+  schema: listOf(MODEL),
   read: (text) => {
     const patterns = splitList(text)
-    return patterns.every((pattern) => /^[A-Za-z0-9*][A-Za-z0-9._:/@*-]{0,99}$/.test(pattern) && pattern.split('*').length <= 4)
-      ? patterns
-      : undefined
+    return patterns.every((pattern) => MODEL_PATTERN.test(pattern) && pattern.split('*').length <= 4) ? patterns : undefined
   },
 }
 
 export const origins: Parse<string[]> = {
   mayBe: 'origins such as https://app.example separated by commas, *, or empty',
+  schema: listOf('\\*|https?://[^\\s,/]+'),
   read: (text) => {
     const entries = splitList(text)
     return entries.every((entry) => entry === '*' || (/^https?:/.test(entry) && URL.parse(entry)?.origin === entry)) ? entries : undefined
@@ -162,6 +175,7 @@ export const brand: Parse<string> = {
 
 export const networks: Parse<string[]> = {
   mayBe: 'IP addresses or networks such as 10.0.0.0/8, separated by commas, or empty',
+  schema: listOf('[0-9A-Fa-f:][0-9A-Fa-f.:]+(/\\d{1,3})?'),
   read: (text) => {
     const entries = splitList(text)
     return entries.every((entry) => isNetwork(entry)) ? entries : undefined
@@ -173,6 +187,7 @@ export type PluginEntry = { file: string; options: Record<string, string> }
 
 export const plugins: Parse<PluginEntry[]> = {
   mayBe: 'files separated by commas, each with its options as ?name=value&name=value if it has any, or empty',
+  schema: { type: 'string' },
   read: (text) => {
     const all = splitList(text).map(readPlugin)
     return all.every((entry) => entry !== null) ? all : undefined

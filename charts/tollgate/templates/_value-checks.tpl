@@ -7,6 +7,8 @@
 {{- if not $values.broker.existingSecret }}{{ fail "broker.existingSecret must name a Secret whose entry holds a kafka:// address: processes cannot share memory." }}{{ end -}}
 {{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it must be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
 {{- if and $values.files.existingSecret (not (hasPrefix "s3://" $values.files.url)) }}{{ fail "files.existingSecret holds the credentials for s3://<bucket>, but files.url is not an s3:// address." }}{{ end -}}
+{{- if and (hasPrefix "s3://" $values.files.url) (not $values.files.existingSecret) (not (contains "accessKeyIdFile=" $values.files.url)) (not (contains "AWS_ACCESS_KEY_ID" (toJson (list $values.env $values.gateway.extraEnv)))) }}{{ fail "files.existingSecret must name a Secret with the credentials of files.url, or files.url must name their files." }}{{ end -}}
+{{- range $name, $_ := $values.env }}{{ include "tollgate.checkSetting" (list "env" $name) }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
 {{- with $values.derivedKeys }}{{ if .existingSecret }}{{ include "tollgate.checkSecret" (dict "root" $ "value" "derivedKeys" "secret" . "schemes" (list "")) }}{{ end }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "store" "secret" $values.store "schemes" (list "mongodb://" "mongodb+srv://")) -}}
@@ -21,6 +23,11 @@
 {{- end -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey $workload.values.podLabels $label }}{{ fail (printf "commonLabels and podLabels of %s both set the label %s." $workload.name $label) }}{{ end }}{{ end -}}
+{{- range $workload.values.extraEnv }}{{ include "tollgate.checkSetting" (list (printf "extraEnv of %s" $workload.name) .name) }}{{ end -}}
+{{- with $workload.values.podDisruptionBudget -}}
+{{- if and (hasKey . "minAvailable") (hasKey . "maxUnavailable") }}{{ fail (printf "podDisruptionBudget of %s has minAvailable and maxUnavailable, which are mutually exclusive." $workload.name) }}{{ end -}}
+{{- if and (not (kindIs "string" (get . "minAvailable"))) (ge (int (get . "minAvailable")) (int $workload.values.replicas)) (not (dig "keda" "enabled" false $workload.values)) (not (dig "autoscaling" "enabled" false $workload.values)) }}{{ fail (printf "podDisruptionBudget.minAvailable of %s was %d; it must be less than replicas, which is %d, or no node can be drained." $workload.name (int .minAvailable) (int $workload.values.replicas)) }}{{ end -}}
+{{- end -}}
 {{- with $workload.values.keda -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it must be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
 {{- end -}}
@@ -37,6 +44,7 @@
 {{- with $values.dashboard -}}
 {{- if .enabled -}}
 {{- if not (and .oidc.issuer .oidc.clientId) }}{{ fail "dashboard.oidc.issuer and dashboard.oidc.clientId are required when dashboard.enabled is true: people sign in at an OpenID Connect provider." }}{{ end -}}
+{{- if not (regexMatch "^(https://|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])([:/]|$))[^?#]*$" .oidc.issuer) }}{{ fail (printf "dashboard.oidc.issuer was %q; it must be an https address without query or fragment." .oidc.issuer) }}{{ end -}}
 {{- $host := (urlParse $values.publicUrl).hostname -}}
 {{- if not (or (hasPrefix "https://" $values.publicUrl) (has $host (list "localhost" "127.0.0.1"))) }}{{ fail "publicUrl must be an https address when dashboard.enabled is true: a session must not travel in the clear." }}{{ end -}}
 {{- else if .keyManagement }}{{ fail "dashboard.keyManagement needs dashboard.enabled." }}{{ end -}}
@@ -161,4 +169,16 @@
 {{- $known := list -}}
 {{- range $volumes }}{{ $known = append $known .name }}{{ end -}}
 {{- range $mounts }}{{ if not (has .name $known) }}{{ fail (printf "A mount of %s names the volume %v, which is not in extraVolumes." $name .name) }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* Every setting of src/config/config.ts. */}}
+{{- define "tollgate.settings" -}}
+[ROLE, HOST, PORT, OPS_HOST, OPS_PORT, PUBLIC_URL, TRUST_PROXY, DATA_DIR, STORE_URL, RESOURCES_URL, SEALING_KEY_FILE, DERIVED_KEYS_FILE, BRAND, UPSTREAMS, IMAGE_URLS, MODEL_ALIASES, CORS_ORIGINS, PLAN_LIMITS, PLAN_LEASES, BROKER_URL, FILES_URL, ENGINES, PROXY_ROUTES, DASHBOARD, DASHBOARD_KEY_MANAGEMENT, OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_TENANT_CLAIM, OIDC_SCOPES, PLUGINS, WORKER_SLOTS, WORKER_KINDS, INPUT_TIMEOUT_SECONDS, BODY_MEMORY_MIB, EGRESS_ALLOW, WEBHOOK_DELAYS_SECONDS, WEBHOOK_TIMEOUT_SECONDS, TASK_LEASE_SECONDS, QUEUE_HOURS, RESULT_DAYS, EVENT_DAYS, USAGE_DAYS, TASK_DAYS, LOG_LEVEL, METRICS_TENANT, DRAIN_DELAY_SECONDS, SHUTDOWN_SECONDS]
+{{- end -}}
+
+{{/* Fails if a further variable is a setting. Takes the value that has it, and its name. */}}
+{{- define "tollgate.checkSetting" -}}
+{{- $name := last . -}}
+{{- $settings := include "tollgate.settings" . | fromYamlArray -}}
+{{- if or (has $name $settings) (has (trimSuffix "_FILE" $name) $settings) }}{{ fail (printf "%s has %s, a setting: give it in settings, or by the value that it follows from (docs/chart-values.md)." (first .) $name) }}{{ end -}}
 {{- end -}}
