@@ -151,6 +151,7 @@ async function run(config: Config): Promise<void> {
 
   logOutput?.register(ops.registry)
   let signal: NodeJS.Signals | null = null
+  let leaseError: Error | null = null
   const grace = closeWithGrace(
     {
       ...LEAVING,
@@ -159,7 +160,8 @@ async function run(config: Config): Promise<void> {
       logger: { error: (m: unknown) => log.error(m) },
     },
     async ({ err }) => {
-      if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
+      if (err && err === leaseError) log.error({ event: 'controller_lease_lost', err }, 'controller lease lost, stopping')
+      else if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
       else log.info({ signal }, 'stopping')
       phase = 'stopping'
       stopping.abort()
@@ -182,10 +184,12 @@ async function run(config: Config): Promise<void> {
   process.once('exit', stopListening)
 
   // Thrown outside of any caller: the process stops as after any unhandled error, and its supervisor restarts it.
-  const lost = (error: Error): void =>
-    void setImmediate(() => {
+  const lost = (error: Error): void => {
+    leaseError = error
+    setImmediate(() => {
       throw error
     })
+  }
   try {
     const surroundings = { config, log, wall: Date.now, registry: ops.registry, lost }
     backends = await openBackends(surroundings, startupRetry.open)
