@@ -52,6 +52,14 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
     }
   }
 
+  new Gauge({
+    name: 'tollgate_manifests_refused',
+    help: 'Documents and files of the folder of manifests that are refused at present.',
+    registers: [registry],
+    collect() {
+      this.set(resources.health().refused ?? 0)
+    },
+  })
   gauge(
     'tollgate_declared_resources',
     'Plans and ApiKeys by their condition Ready.',

@@ -44,7 +44,7 @@ const FAMILIES = {
   gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_readmissions', 'tollgate_upstream', 'tollgate_usage'],
   worker: [...EVERY, ...OF_TASKS, 'tollgate_task', 'tollgate_worker', 'tollgate_usage'],
   dispatcher: [...EVERY, 'tollgate_webhook'],
-  controller: [...EVERY, 'tollgate_key', 'tollgate_declared', 'controller_runtime', 'workqueue'],
+  controller: [...EVERY, 'tollgate_key', 'tollgate_declared', 'tollgate_manifests', 'controller_runtime', 'workqueue'],
 } as const
 
 t.test('each role has exactly the metrics of its families', async (t) => {

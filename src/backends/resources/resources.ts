@@ -182,8 +182,11 @@ export type Resources = {
   refresh(): Promise<void>
   /** Whether this source covers the namespace and has listed it. Only then does a missing resource mean a deleted one. */
   serves(namespace: string): boolean
-  /** `ok` once the first list is complete and while the source, or some part of it, can be read. `detail` is a public sentence. */
-  health(): { ok: boolean; detail: string }
+  /**
+   * `ok` once the first list is complete and while the source, or some part of it, can be read. `detail` is a public sentence. `refused` manifests are in a
+   * folder only: an API server stores none.
+   */
+  health(): { ok: boolean; detail: string; refused?: number }
   get(ref: Ref): Resource | null
   list(kind: 'Plan', namespace?: string): PlanResource[]
   list(kind: 'ApiKey', namespace?: string): ApiKeyResource[]

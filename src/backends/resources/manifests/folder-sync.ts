@@ -86,7 +86,8 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
     },
     health() {
       const errors = declared.errors().map(({ file, message }) => `${file}: ${message}`)
-      return { ok: hasSynced && problem === null, detail: detailOf(hasSynced ? problem : 'the manifests were not read yet', errors) }
+      const detail = detailOf(hasSynced ? problem : 'the manifests were not read yet', errors)
+      return { ok: hasSynced && problem === null, detail, refused: errors.length }
     },
   }
 }
