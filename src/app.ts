@@ -101,7 +101,15 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
       moved: countMoney(registry, config.METRICS_TENANT),
     })
   app.register(errors)
-  app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
+  app.register(ops, { registry }).after(() => {
+    app.checks.push(clock.check)
+    if (!backends.keysFit)
+      app.checks.push(() => ({
+        name: 'sealing key',
+        ok: false,
+        detail: 'SEALING_KEY_FILE is not the file that sealed the keys of this store',
+      }))
+  })
   const budget = openBudget(config, registry)
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
   // After all plugins could add engines, before any loop runs.

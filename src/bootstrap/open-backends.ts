@@ -21,7 +21,7 @@ import type { Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
 import { countHealed, countRetries, countMessages, instrument, logFailingWrites, timeSends } from './backend-metrics.ts'
-import { openKeys } from './sealing-keys.ts'
+import { fitStore, openKeys } from './sealing-keys.ts'
 import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
 import { providerAccess } from './provider-access.ts'
@@ -35,6 +35,8 @@ export type Backends = {
   /** Null with DERIVED_KEYS_FILE. */
   sealingKeys: SealingKeys | null
   derivedKeys: DerivedKeys
+  /** False: the sealing keys open no API key of the store, which other processes sealed by other ones. */
+  keysFit: boolean
   planLimits: PlanLimits | null
   resources: Resources | null
   upstreams: Upstreams | null
@@ -114,6 +116,8 @@ async function openAll(
   // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const { sealingKeys, derivedKeys } = await openKeys(config, store)
+  const keysFit = sealingKeys === null || (await open('store', () => fitStore(sealingKeys, store), STORE_URL))
+  if (!keysFit) log.error({ event: 'sealing_key_wrong' }, 'SEALING_KEY_FILE opens no API key of the store, not ready')
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('controller lease', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
@@ -135,6 +139,7 @@ async function openAll(
     clock,
     sealingKeys,
     derivedKeys,
+    keysFit,
     planLimits,
     resources,
     upstreams,

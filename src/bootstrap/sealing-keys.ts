@@ -5,7 +5,7 @@ import { dirname } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/setting-types.ts'
 import { isDistributed } from '../config/startup-checks.ts'
-import { parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
+import { open, parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
 import { deriveKeys, parseDerivedKeys, type DerivedKeys } from '../domain/derived-keys.ts'
 import type { Store } from '../backends/store/store.ts'
 
@@ -32,6 +32,15 @@ async function openSealingKeys(config: Config, store: Store): Promise<SealingKey
     return make(file)
   })
   return parsed(file, text)
+}
+
+/** Versions of keys that are tried: an installation may have lost a line that only some of them need. */
+const TRIED = 100
+
+/** Whether the sealing keys are those of the store: they open an API key of it, or it has none. Throws `Unavailable`. */
+export async function fitStore(sealing: SealingKeys, store: Pick<Store, 'keysAlive'>): Promise<boolean> {
+  const sealed = (await store.keysAlive('', TRIED)).filter((version) => version.sealed !== null)
+  return sealed.length === 0 || sealed.some((version) => open(version.sealed, version.id, sealing) !== null)
 }
 
 /** Reads the sealing keys of a file, which must be there. Throws a `ConfigError` like `openSealingKeys`. */
