@@ -12,11 +12,13 @@ export async function lock(file: string, setting: string, value: string): Promis
     db.exec('BEGIN EXCLUSIVE')
   } catch (error) {
     db.close()
-    const isBusy = error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY
+    const { errcode, message } = error as Error & { errcode?: number }
     throw new ConfigError(
       setting,
       value,
-      isBusy ? 'one that no other running program uses: stop that one, or give each its own' : 'one whose files can be locked',
+      errcode === SQLITE_BUSY
+        ? 'one that no other running program uses: stop that one, or give each its own'
+        : `one whose files can be written and locked (${message})`,
     )
   }
   return {

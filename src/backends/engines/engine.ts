@@ -159,7 +159,10 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
   settingsOf(await read())
 
   async function read(): Promise<string> {
-    return file === null ? DEFAULT_ENGINES : readFile(file, 'utf8')
+    if (file === null) return DEFAULT_ENGINES
+    return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+      throw new Error(`ENGINES: ${file} cannot be read (${error.code})`, { cause: error })
+    })
   }
 
   function settingsOf(text: string): EnginesSettings {

@@ -56,11 +56,16 @@ export function clientOf(url: string, purpose: keyof typeof PURPOSES): MongoClie
   }
 }
 
+/** The characters that no name of a database has: servers would refuse each command, as if it could succeed later. */
+const NOT_IN_NAMES = /[/\\. "$\0]/
+
 /** The database that `url` names, `tollgate` if it names none. Throws like `clientOf`. */
 export function databaseOf(url: string): string {
   const [, path = ''] = /^[^:]+:\/\/[^/?]*\/([^?]*)/.exec(url) ?? []
   try {
-    return decodeURIComponent(path) || DATABASE
+    const name = decodeURIComponent(path)
+    if (NOT_IN_NAMES.test(name)) throw new Error(`a name of a database has none of ${NOT_IN_NAMES.source}`)
+    return name || DATABASE
   } catch (error) {
     throw invalidUrl(error)
   }

@@ -149,7 +149,7 @@ async function opening(t: Test, text: string): Promise<Engines> {
 
 t.test('a start on a bad file, or on a type of engine that is not there, stops with its line', async (t) => {
   await t.rejects(opening(t, 'engines: []\nroutes: []\n'), /ENGINES: .*engines\.yaml, line 1: engines/)
-  await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { code: 'ENOENT' })
+  await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { message: /^ENGINES: .*none\.yaml cannot be read \(ENOENT\)$/ })
   const replicate = await opening(t, FAKE_ENGINES.replace('type: fake', 'type: other'))
   replicate.add('fake', fakeEngine().open)
   await t.rejects(replicate.ready(), /line 2: engines of type other are not available; there are: preview, local, local-image, fake/)

@@ -59,6 +59,7 @@ async function databaseOf(t: Test, url: string): Promise<{ storeUrl: string; db:
 t.test('gridfs: without a MongoDB STORE_URL, or with an invalid one, is refused with an error', async (t) => {
   await t.rejects(openFiles('gridfs:', { storeUrl: 'sqlite:./data/tollgate.db' }), { name: 'Error', message: /STORE_URL is not a MongoDB URL: set STORE_URL to mongodb:/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://user:pa:ss@host/' }), { name: 'Error', message: /^STORE_URL is not a valid MongoDB address(?!.*pa:ss)/ })
+  await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://host/toll gate' }), { name: 'Error', message: /^STORE_URL is not a valid MongoDB address/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://host/?nonsense=1' }), { name: 'Error', message: /^STORE_URL is not a valid MongoDB address/ })
   await t.rejects(openFiles('ftp://somewhere'), { name: 'Error', message: /unknown scheme ftp: it must be disk:<folder>, gridfs: or s3:/ })
 })
