@@ -188,7 +188,8 @@ if (!missing(t, ['helm'])) {
   })
 
   t.test('every object but the CRDs has the common labels and annotations, Deployments and pods what the values add, and further objects stand as they are', async (t) => {
-    const all = await objects('extended')
+    const all = await objects('extended', ['--set', 'verify.schedule=@daily'])
+    for (const [name, { spec }] of pods(all)) t.match(spec, { hostAliases: [{ ip: '10.0.0.9' }] }, name)
     for (const one of all.filter(({ kind, metadata }) => metadata.name !== 'beside' && kind !== 'CustomResourceDefinition')) {
       t.equal(one.metadata.labels['example.com/cost-center'], '17', nameOf(one))
       t.equal(one.metadata.annotations['example.com/owner'], 'platform', nameOf(one))
@@ -199,7 +200,7 @@ if (!missing(t, ['helm'])) {
       t.same([metadata.annotations, spec.revisionHistoryLimit], [{ 'reloader.stakater.com/auto': 'true', 'example.com/owner': 'platform' }, 5], role)
       t.equal(spec.template.metadata.labels['example.com/cost-center'], '17', role)
       t.equal(spec.selector.matchLabels['example.com/cost-center'], undefined, 'selectors are immutable')
-      t.match(spec.template.spec, { hostAliases: [{ ip: '10.0.0.9' }], dnsConfig: { options: [{ name: 'ndots', value: '2' }] } }, role)
+      t.match(spec.template.spec, { dnsConfig: { options: [{ name: 'ndots', value: '2' }] } }, role)
       t.match(spec.template.spec.topologySpreadConstraints, [{ maxSkew: 2, topologyKey: 'example.com/rack', whenUnsatisfiable: 'DoNotSchedule', labelSelector: { matchLabels: spec.selector.matchLabels } }], role)
       t.equal(spec.template.spec.topologySpreadConstraints.length, 1)
     }

@@ -61,10 +61,8 @@ seccompProfile:
 {{- define "tollgate.placement" -}}
 {{- $labels := merge (include "tollgate.selector" .root | fromYaml) (include "tollgate.component" .workload | fromYaml) -}}
 {{- $own := .workload.values -}}
-{{- if $own.affinity -}}
-affinity:
-  {{- toYaml $own.affinity | nindent 2 }}
-{{- else -}}
+{{- include "tollgate.nodes" $own }}
+{{- if not $own.affinity }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -91,12 +89,14 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 {{- end }}
-{{- with $own.nodeSelector }}
-nodeSelector:
+{{- end -}}
+
+{{/* What a role says of the nodes of its pods, and of the hosts that they reach. Takes the values of the role. */}}
+{{- define "tollgate.nodes" -}}
+{{- range $member := list "affinity" "nodeSelector" "tolerations" "hostAliases" }}
+{{- with index $ $member }}
+{{ $member }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
