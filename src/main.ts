@@ -20,7 +20,7 @@ import { ConfigError } from './config/setting-types.ts'
 import { readTraceSettings } from './config/trace-settings.ts'
 import { ROLES, serves } from './config/needed-backends.ts'
 
-const COMMANDS = ['config', 'verify', 'sign-in', ...COMMAND_WORDS, '--help', '-h'] as const
+const COMMANDS = ['config', 'verify', 'sign-in', ...COMMAND_WORDS, 'help', '--help', '-h', '--version'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')} (the default)
 tollgate config   prints every setting, its value and the source of the value, and what the engines can run on this machine
 tollgate verify   reads the whole store and reports violated invariants
@@ -53,12 +53,15 @@ let logOutput: LogOutput | null = null
 const [argument, ...more] = process.argv.slice(2)
 try {
   const runsCommand = COMMAND_WORDS.some((word) => word === argument)
-  if (more.length > 0 && !runsCommand)
-    throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
+  const known: readonly (string | undefined)[] = [undefined, ...ROLES, ...COMMANDS]
+  const refuse = (mayBe: string) => new ConfigError('The command line', [argument, ...more].join(' '), mayBe)
+  if (!known.includes(argument)) throw refuse(`one of ${[...ROLES, ...COMMANDS].join(', ')}`)
+  if (more.length > 0 && !runsCommand) throw refuse(`${argument} without ${more.join(' ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'inspect' : 'run')
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
-  if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
+  if (argument === 'help' || argument === '--help' || argument === '-h') process.stdout.write(USAGE)
+  else if (argument === '--version') process.stdout.write(`${about.version}\n`)
   else if (argument === 'config')
     process.stdout.write(
       `${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`,
@@ -68,7 +71,8 @@ try {
   else if (runsCommand) {
     endWithReader()
     const { runCommand } = await import('./bootstrap/commands.ts')
-    const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now, print)
+    const { output, note, exitCode } = await runCommand(config, process.argv.slice(2), Date.now, print)
+    if (note) process.stderr.write(note)
     process.stdout.write(output)
     process.exitCode = exitCode
   } else await run(config)

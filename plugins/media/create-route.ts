@@ -32,7 +32,7 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
             {
               path: '/webhook_url',
               code: 'not_allowed',
-              message: 'A task without an API key sends no webhooks, because no key signs them.',
+              message: 'must be left out, because no API key signs the webhooks of this task',
             },
           ])
         const key = idempotencyKey(request.headers['idempotency-key'])

@@ -104,7 +104,9 @@ export function readCommandLine(args: string[]): CommandLine {
       const { format = 'ndjson' } = values
       const known = FORMATS.find((one) => one === format)
       if (!known || json) throw refuse(`usage export with --format ${FORMATS.join(' or ')}`)
-      return { command: 'usage export', json, tenant, since: time('since') ?? 0, until: time('until') ?? Infinity, format: known }
+      const [since, until] = [time('since') ?? 0, time('until') ?? Infinity]
+      if (since >= until) throw refuse('usage export with a --since before its --until')
+      return { command: 'usage export', json, tenant, since, until, format: known }
     }
     case 'tasks stuck':
       return { command: 'tasks stuck', json, olderThanMs: number('older-than', 60_000, 0) ?? 600_000 }

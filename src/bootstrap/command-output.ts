@@ -9,8 +9,8 @@ import type { PlanUsage } from '../maintenance/usage.ts'
 
 const NOT_CHANGED = 'Nothing was changed: add --yes.\n'
 
-/** Of `tollgate usage`: a line for each plan, tokens and money used. */
-export function usageText(plans: PlanUsage[]): string {
+/** Of `tollgate usage`, of all plans or those of a tenant: a line for each, tokens and money used. */
+export function usageText(plans: PlanUsage[], tenant: string | null): string {
   const rows = plans.map(({ plan, product, state, session, weekly, media }) => {
     const tokens =
       session && weekly
@@ -24,7 +24,7 @@ export function usageText(plans: PlanUsage[]): string {
       : []
     return [plan, product, state, ...tokens, ...money]
   })
-  return table(rows, 'There are no plans.')
+  return table(rows, tenant === null ? 'There are no plans.' : `There are no plans of ${tenant}.`)
 }
 
 /** Of `tollgate tasks stuck`: a line for each task. */
@@ -100,7 +100,7 @@ function taskStory(task: TaskStory): string {
   ]
   const madeBy = requestId === undefined ? '' : `, made by request ${requestId}`
   return [
-    `Task ${id} (${kind}) of plan ${subscription}, key ${keyVersionId}${madeBy}: ${state}, ${attempts} attempts, ${lostLeases} lost leases`,
+    `Task ${id} (${kind}) of plan ${subscription}, key ${keyVersionId}${madeBy}: ${state}, attempts: ${attempts}, lost leases: ${lostLeases}`,
     ...steps.sort(([a], [b]) => a - b).map(([at, what]) => `  ${iso(at)}  ${what}`),
     ...now.map((what) => `  now: ${what}`),
     '',

@@ -20,8 +20,10 @@ import { credentialsOf } from './open-backends.ts'
 import { lock } from './process-lock.ts'
 import { readSealingKeys } from './sealing-keys.ts'
 
-/** What a command prints beside what it has written already, and its exit code: 1 when it found something wrong or did not do what it was told. */
-export type Ran = { output: string; exitCode: 0 | 1 }
+/** What a command prints beside what it has written already, with a `note` for the error output, and its exit code: 1 when it found something wrong or did not do what it was told. */
+export type Ran = { output: string; note?: string; exitCode: 0 | 1 }
+
+const NO_USAGE = 'USAGE_DAYS is 0: no usage records are made. Those of an earlier setting are exported.\n'
 
 type Result = { facts: unknown; text: string; isFine?: boolean }
 
@@ -45,7 +47,7 @@ export async function runCommand(config: Config, args: string[], wall: () => num
         )
       if (line.command === 'usage export') {
         for await (const part of exportUsage(store, { ...line, range: line })) await print(part)
-        return { output: '', exitCode: 0 }
+        return { output: '', exitCode: 0, ...(config.USAGE_MS === 0 && { note: NO_USAGE }) }
       }
       const { facts, text, isFine = true } = await resultOf(line, config, store, now)
       return { output: line.json ? `${JSON.stringify(facts)}\n` : text, exitCode: isFine ? 0 : 1 }
@@ -66,7 +68,7 @@ async function resultOf(
   switch (line.command) {
     case 'usage': {
       const plans = await Array.fromAsync(usageOf(store, now, line.tenant))
-      return { facts: plans, text: usageText(plans) }
+      return { facts: plans, text: usageText(plans, line.tenant) }
     }
     case 'tasks stuck': {
       const tasks = await stuckTasks(store, now, line.olderThanMs)

@@ -113,7 +113,7 @@ function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, ser
   const days = media.period.unit === 'days' ? media.period.count : media.period.count * MIN_PERIOD_DAYS
   return [
     most !== null && media.allowance > most ? `media.allowance may be at most ${formatMoney(most)}` : null,
-    isBounded && days < least ? `media.periodDays may be at least ${least}` : null,
+    isBounded && days < least ? `media.periodDays must be at least ${least}` : null,
     above('media.maxConcurrentTasks', media.maxConcurrentTasks, limit.maxConcurrentTasks),
     above('media.maxQueuedTasks', media.maxQueuedTasks, limit.maxQueuedTasks),
     ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.kind))) : []),
@@ -145,7 +145,7 @@ function namespaceFaults(plan: PlanResource, limit: Limit, grants: Grant[]): (st
 /** Prices per different units cannot be compared, so a floor keeps the service's unit. */
 function belowFloor({ kind, micro, per }: Price, floor: Price | null): string | null {
   if (!floor || (per === floor.per && micro >= floor.micro)) return null
-  return `media.prices of ${kind} may be at least ${formatMoney(floor.micro)} per ${floor.per}`
+  return `media.prices of ${kind} must be at least ${formatMoney(floor.micro)} per ${floor.per}`
 }
 
 function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): (string | null)[] {
@@ -157,7 +157,7 @@ function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): 
     above('coding.sessionWindow.tokens', coding.sessionWindow.tokens, limit.maxSessionTokens),
     above('coding.weeklyWindow.tokens', coding.weeklyWindow.tokens, limit.maxWeeklyTokens),
     above('coding.maxConcurrentRequests', coding.maxConcurrentRequests, limit.maxConcurrentRequests),
-    ...Object.entries(coding.weights).map(([kind, weight]) => (weight < least ? `coding.weights.${kind} may be at least ${least}` : null)),
+    ...Object.entries(coding.weights).map(([kind, weight]) => (weight < least ? `coding.weights.${kind} must be at least ${least}` : null)),
   ]
 }
 

@@ -240,7 +240,7 @@ if (!missing(t, ['helm'])) {
     const digest = `sha256:${'2'.repeat(64)}`
     const pools = [
       { name: 'own', image: { tag: '3' }, strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 2 } }, podDisruptionBudget: { maxUnavailable: 2 } },
-      { name: 'pinned', image: { tag: '3', digest }, podDisruptionBudget: { minAvailable: 3 } },
+      { name: 'pinned', image: { tag: '3', digest }, replicas: 4, podDisruptionBudget: { minAvailable: 3 } },
       { name: 'same', image: { pullPolicy: 'Never' }, podDisruptionBudget: { enabled: true } },
     ]
     const worker = { strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } } }

@@ -78,7 +78,7 @@ t.test('every line of a request has its id, tenant and plan, those of its task a
 
   const told = await trace(made.id)
   t.equal(told.code, 0, told.stderr)
-  t.match(told.stdout, new RegExp(`^Task ${made.id} \\(image\\) of plan acme/studio, key \\S+, made by request ${made.request}: completed, 1 attempts, 0 lost leases\n`))
+  t.match(told.stdout, new RegExp(`^Task ${made.id} \\(image\\) of plan acme/studio, key \\S+, made by request ${made.request}: completed, attempts: 1, lost leases: 0\n`))
   for (const step of [/Z {2}accepted, \d\.\d+ held$/m, /first run begun/, /completed(, image\/png of \d+ bytes, kept until \S+){2}, \d\.\d+ charged/, /webhook task\.completed to 127\.0\.0\.1:\d+, attempt 1: 503 .*after \d+ ms/, /attempt 2: 204 after/, /now: webhook task\.completed is delivered$/m]) t.match(told.stdout, step)
   t.equal((await story(made.request)).stdout, told.stdout, 'by the request as well')
   t.notMatch(told.stdout, /lighthouse|s3cret|\/hook/, 'without what the tenant wrote')

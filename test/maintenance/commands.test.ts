@@ -74,6 +74,7 @@ for (const place of PLACES) {
       { plan: 'acme/studio', product: 'Media', state: 'Active', media: { allowance: 1000, openTasks: 2 } },
     ])
     t.same((await commanded(world, 'usage', '--tenant', 'globex')).said, [])
+    t.equal((await runCommand(readConfig(world.env, undefined, 'inspect').config, ['usage', '--tenant', 'globex'], Date.now, async () => {})).output, 'There are no plans of globex.\n')
     t.equal(((await commanded(world, 'usage', '--tenant', 'acme')).said as unknown[]).length, 2)
   })
 
@@ -225,6 +226,7 @@ t.test('a wrong command line is refused with what it may be', async (t) => {
     ['purge', /purge with --tasks-days, --events-days or both/],
     ['purge --events-days 0.5', /--events-days with a number from 1/],
     ['backup', /one of usage/],
+    ['usage export --since 2026-02-01 --until 2026-01-01', /--since before its --until/],
   ]
   for (const [line, sentence] of cases) t.throws(() => readCommandLine(line.split(' ')), { name: 'ConfigError', message: sentence }, line)
 })
@@ -239,4 +241,9 @@ t.test('--help lists every command, and the program runs them', async (t) => {
   t.match(missing, { code: 1, stdout: '', stderr: /^There is no store at / })
   const wrong = await run(process.execPath, [PROGRAM, 'backup', 'restore'], { cwd: folder, env })
   t.match(wrong, { code: 1, stdout: '', stderr: /^The command line was "backup restore"; it must be one of usage/ })
+  const said = (...args: string[]) => run(process.execPath, [PROGRAM, ...args], { cwd: folder, env })
+  t.same(await said('help'), { stdout, stderr: '', code })
+  t.match(await said('--version'), { stdout: /^\d+\.\d+\.\d+\n$/, code: 0 })
+  t.match(await said('usag'), { code: 1, stderr: /^The command line was "usag"; it must be one of gateway, .*usage/ })
+  t.match(await said('verify', '--foo'), { code: 1, stderr: /it must be verify without --foo\./ })
 })

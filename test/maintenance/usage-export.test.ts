@@ -40,7 +40,7 @@ async function filled(t: Test, requests = 250): Promise<{ store: Store; file: st
 }
 
 t.test('usage records are exported as CloudEvents or CSV, of a tenant or all, in a range', async (t) => {
-  const { run } = await filled(t)
+  const { run, file } = await filled(t)
   const lines = (await run()).trimEnd().split('\n').map((line) => JSON.parse(line))
   t.equal(lines.length, 251)
   t.match(lines[0], { specversion: '1.0', id: taskId(0), type: 'dev.tollgate.usage.coding.v1', subject: 'acme', data: { plan: 'code', key: 'key-1', input_tokens: 90, charged_tokens: 97 } })
@@ -55,6 +55,8 @@ t.test('usage records are exported as CloudEvents or CSV, of a tenant or all, in
   const day = (await run('--since', '2026-01-06', '--until', '2026-01-07T00:00:00Z')).trimEnd().split('\n')
   t.same([day.length, JSON.parse(day[0] ?? '').time, JSON.parse(day[23] ?? '').time], [24, '2026-01-06T00:00:00.000Z', '2026-01-06T23:00:00.000Z'])
   t.equal(await run('--tenant', 'nobody'), '')
+  const note = async (days: string) => (await runCommand(readConfig({ STORE_URL: `sqlite:${file}`, USAGE_DAYS: days }, undefined, 'inspect').config, ['usage', 'export'], Date.now, async () => {})).note
+  t.same([await note('30'), await note('0')], [undefined, 'USAGE_DAYS is 0: no usage records are made. Those of an earlier setting are exported.\n'])
 })
 
 t.test('a wrong command line says what it may be', async (t) => {

@@ -28,13 +28,13 @@
 {{- end -}}
 {{- if or (hasKey $media "maxAllowance") (hasKey $media "maxAllowanceOfNamespace") -}}
 {{- $days := int (get $media "minPeriodDays" | default 28) -}}
-{{- $rules = append $rules (list (printf "!has(object.spec.media) || (has(object.spec.media.periodMonths) ? object.spec.media.periodMonths * 28 : has(object.spec.media.periodDays) ? object.spec.media.periodDays : 30) >= %d" $days) (printf "media.periodDays may be at least %d" $days)) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.media) || (has(object.spec.media.periodMonths) ? object.spec.media.periodMonths * 28 : has(object.spec.media.periodDays) ? object.spec.media.periodDays : 30) >= %d" $days) (printf "media.periodDays must be at least %d" $days)) -}}
 {{- end -}}
 {{- $isBounded := or (hasKey $coding "maxSessionTokens") (hasKey $coding "maxWeeklyTokens") -}}
 {{- $weight := ternary (get $coding "minWeight") (ternary 1000 0 $isBounded) (hasKey $coding "minWeight") | int -}}
 {{- if gt $weight 0 -}}
 {{- range list "input" "cachedInput" "output" -}}
-{{- $rules = append $rules (list (printf "!has(object.spec.coding) || object.spec.coding.weights.%s >= %d" . $weight) (printf "coding.weights.%s may be at least %d" . $weight)) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.coding) || object.spec.coding.weights.%s >= %d" . $weight) (printf "coding.weights.%s must be at least %d" . $weight)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $rules }}
