@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
+import { rarely } from '../../src/concurrency/periodic-task.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
@@ -51,19 +52,18 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   const cut = new AbortController()
   let stopping = false
 
-  const look = singleFlight(
-    async () => {
-      for (let isCut = true; isCut && inFlight.size < SLOTS && !stopping;) {
-        const shares = sharesOf(SLOTS - inFlight.size)
-        const now = clock()
-        const caps = { ...shares, perHost: PER_HOST, perQueue: MIN_CONCURRENCY, queues: limits.above() }
-        const claimed = await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, caps)
-        claimed.forEach(start)
-        isCut = claimed.length === shares.limit
-      }
-    },
-    (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
-  )
+  const reportClaim = rarely((err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'))
+  const look = singleFlight(async () => {
+    for (let isCut = true; isCut && inFlight.size < SLOTS && !stopping;) {
+      const shares = sharesOf(SLOTS - inFlight.size)
+      const now = clock()
+      const caps = { ...shares, perHost: PER_HOST, perQueue: MIN_CONCURRENCY, queues: limits.above() }
+      const claimed = await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, caps)
+      claimed.forEach(start)
+      reportClaim(null)
+      isCut = claimed.length === shares.limit
+    }
+  }, reportClaim)
 
   function start(delivery: Delivery): void {
     const attempt = tracedDelivery(delivery, () => deliver(context, delivery, cut.signal))

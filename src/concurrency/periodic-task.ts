@@ -13,17 +13,30 @@ export type CancelableTask = PeriodicTask & {
   cancel(): Promise<void>
 }
 
-/** Runs `run` every `periodMs`, never twice at a time. Its errors go to `failed`. */
+/**
+ * Calls `failed` with the first, second, fourth, eighth … error in a row, so that what is tried every second does not fill a log while a server is away. Returns
+ * what is to be called with each error, and with null after a success.
+ */
+export function rarely(failed: (error: unknown) => void): (error: unknown) => void {
+  let count = 0
+  return (error) => {
+    count = error === null ? 0 : count + 1
+    if (count > 0 && Number.isInteger(Math.log2(count))) failed(error)
+  }
+}
+
+/** Runs `run` every `periodMs`, never twice at a time. Its errors go to `failed`, ever more rarely. */
 export function periodicTask(periodMs: number, run: () => Promise<void>, failed: (error: unknown) => void): CancelableTask {
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | null = null
   let hasFailed = false
+  const report = rarely(failed)
 
   function runOnce(): Promise<void> {
-    const ended = (error?: unknown) => {
+    const ended = (error: unknown = null) => {
       running = null
-      hasFailed = error !== undefined
-      if (hasFailed) failed(error)
+      hasFailed = error !== null
+      report(error)
     }
     return (running ??= run().then(() => ended(), ended))
   }

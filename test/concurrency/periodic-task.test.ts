@@ -1,0 +1,23 @@
+import t from 'tap'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
+
+t.test('failures in a row are reported ever more rarely, and the first one after a success at once', async (t) => {
+  let isAway = true
+  const reported: number[] = []
+  let run = 0
+  const task = periodicTask(
+    1_000,
+    async () => {
+      run++
+      if (isAway) throw new Error('the store is away')
+    },
+    () => void reported.push(run),
+  )
+  for (let n = 0; n < 20; n++) await task.runNow()
+  t.same(reported, [1, 2, 4, 8, 16])
+  isAway = false
+  await task.runNow()
+  isAway = true
+  await task.runNow()
+  t.same(reported, [1, 2, 4, 8, 16, 22])
+})
