@@ -2,12 +2,11 @@
  * BACKEND: engines that make media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are
  * adapters, ours or those of plugins.
  */
-import { readFile } from 'node:fs/promises'
 import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
 import type { Amounts, GenerationOption, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
-import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
+import { readEngines, readText, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import type { Outside } from './provider/environment.ts'
 import { EMPTY, fieldRefused, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
 
@@ -156,14 +155,7 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let tried: string | null = null
   let watched: WatchedFile | null = null
-  settingsOf(await read())
-
-  async function read(): Promise<string> {
-    if (file === null) return DEFAULT_ENGINES
-    return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      throw new Error(`ENGINES: ${file} cannot be read (${error.code})`, { cause: error })
-    })
-  }
+  settingsOf(await readText(file))
 
   function settingsOf(text: string): EnginesSettings {
     const found = readEngines(text)
@@ -173,7 +165,7 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
 
   /** Replaces the table by the file's. An engine whose entry is the same stays open. */
   async function load(): Promise<void> {
-    const text = await read()
+    const text = await readText(file)
     // A text is tried once, valid or not: trying opens engines.
     if (text === tried) return
     tried = text

@@ -2,6 +2,7 @@
  * The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings
  * or a refusal with its line out.
  */
+import { readFile } from 'node:fs/promises'
 import { Type, type Static } from 'typebox'
 import { KINDS, OPTION_KINDS, QUALITIES, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'
@@ -177,6 +178,14 @@ const EngineEntry = Type.Object({
 
 /** The ENGINES file. `docs/engines.md` is generated from the descriptions. */
 export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)
+
+/** The text of the file, or of the built-in table. Throws an Error with a sentence if it cannot be read. */
+export async function readText(file: string | null): Promise<string> {
+  if (file === null) return DEFAULT_ENGINES
+  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`ENGINES: ${file} cannot be read (${error.code})`, { cause: error })
+  })
+}
 
 /** Reads the text of an ENGINES file. Returns its settings, or its first fault with the line. */
 export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
