@@ -124,6 +124,7 @@ const TASKS: Board = {
         panel('Oldest work in progress', 's', 'A steady rise means that it is stuck.', most('workqueue_longest_running_processor_seconds', 'name')),
         panel('A key is ready', 's', 'From its declaration until it is usable.', ...quantiles('tollgate_key_ready_seconds')),
         panel('Plans and ApiKeys', 'short', 'Declared ones, by readiness and its reason.', { expr: 'sum by (kind, ready, reason) (tollgate_declared_resources{$of})', legend: '{{kind}} {{ready}} {{reason}}' }),
+        panel('Refused manifests', 'short', 'Documents and files of a folder.', most('tollgate_manifests_refused', 'instance')),
         panel('Ending within 7 days', 'short', 'Active Plans and ApiKeys.', { expr: 'sum by (kind) (tollgate_declared_resources_ending{$of})', legend: '{{kind}}' }),
         panel('Plans used', 'short', 'Plans that have used at least 0.8 or all of their allowance or week.', { expr: 'sum by (limit, share) (tollgate_declared_plans_used{$of})', legend: '{{limit}} {{share}}' }),
         panel('Leader', 'short', '1 while the process leads. The sum is 1.', most('leader_election_master_status', 'instance')),
