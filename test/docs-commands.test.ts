@@ -22,7 +22,7 @@ const RUN_BY: Record<string, Record<string, string[]>> = {
   },
   'docs/chart.md': { Install: [PODS] },
   'docs/chart-upgrades.md': {
-    'Stop and upgrade': [PODS, PODS],
+    'Stop and upgrade': [PODS, PODS, CHART],
     'Backup and restore': [PODS],
     'Rotate the sealing key': [CHART],
     Uninstall: [CHART, CHART],

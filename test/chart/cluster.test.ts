@@ -14,7 +14,7 @@ import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.t
 import { installed, missing } from '../servers/client.ts'
 import { makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
 import { kubectl, ownKubernetes } from '../servers/kubernetes.ts'
-import { CASES, CHART, found, helm, HELMS, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
+import { CASES, CHART, found, helm, HELMS, NAMESPACE, objects, rendered, valuesOf, type Helm } from './chart.ts'
 import { startController } from './controller.ts'
 
 const run = promisify(execFile)
@@ -50,8 +50,8 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       return body.status.allowed as boolean
     }
     /** Runs commands of a page. */
-    const sh = (commands = '') => {
-      const PATH = [dirname(kubectl()), dirname(installed('helm')), process.env['PATH']].join(':')
+    const sh = (commands = '', which: Helm = 'helm') => {
+      const PATH = [dirname(kubectl()), dirname(installed(which)), process.env['PATH']].join(':')
       return run('sh', ['-ec', commands.replaceAll('--namespace tollgate', `--namespace ${NAMESPACE}`)], { env: { ...process.env, PATH, KUBECONFIG: cluster.kubeconfig } })
     }
 
@@ -159,6 +159,27 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
           const answers = await Promise.all(['plans', 'apikeys'].map((plural) => api.request('GET', `${CRDS}/${plural}.tollgate.dev`)))
           return answers.every(({ status }) => status === 404) ? true : null
         })
+      })
+    }
+
+    for (const which of HELMS) {
+      t.test(`the command of docs/chart-upgrades.md upgrades workers first by ${which}, and no later upgrade or rollback conflicts, also after a scale there and back`, async (t) => {
+        if (missing(t, [which])) return
+        const helmed = (verb: string, ...args: string[]) => helm([verb, 'tollgate', ...args, '--namespace', NAMESPACE], cluster.kubeconfig, which)
+        const images = async () => Object.fromEntries((await api.request('GET', DEPLOYMENTS)).body.items.map(({ metadata, spec }: Answered) => [metadata.name.replace('tollgate-', ''), spec.template.spec.containers[0].image.split(/[:@]/)[1]]))
+        const scale = (replicas: number) => sh(`kubectl --namespace tollgate scale deployment --selector app.kubernetes.io/component=gateway --replicas=${replicas}`)
+        await helmed('install', CHART, ...valuesOf('required'), '--set', 'image.tag=0.1.9')
+        await sh((commandsOf('docs/chart-upgrades.md', 'Stop and upgrade')[2] ?? '').replace('charts/tollgate', CHART).replace('<new version>', '0.2.0'), which)
+        t.same(await images(), { controller: '0.1.9', dispatcher: '0.1.9', gateway: '0.1.9', 'worker-all': '0.2.0' })
+        await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'image.tag=0.2.0')
+        t.same(await images(), { controller: '0.2.0', dispatcher: '0.2.0', gateway: '0.2.0', 'worker-all': '0.2.0' })
+        await scale(0)
+        await scale(2)
+        await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'image.tag=0.2.1')
+        await helmed('rollback', '1')
+        t.same(await images(), { controller: '0.1.9', dispatcher: '0.1.9', gateway: '0.1.9', 'worker-all': '0.1.9' })
+        await helmed('uninstall')
+        await eventually('nothing of the release to be left', async () => ((await labelled(api, 'tollgate')).every((name) => name.startsWith('customresourcedefinitions/')) ? true : null))
       })
     }
 
