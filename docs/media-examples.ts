@@ -13,11 +13,11 @@ export type Example = {
 }
 
 const MEADOW = { kind: 'image', prompt: 'A red balloon over a meadow by day', size: '768x480' }
-const FILM = { kind: 'video', prompt: 'A balloon over the sea at sunset', duration_seconds: 4 }
+const VIDEO = { kind: 'video', prompt: 'A balloon over the sea at sunset', duration_seconds: 4 }
 
 export const EXAMPLES: readonly Example[] = [
   { kind: 'image', text: 'A picture from a prompt.', sources: {}, body: { kind: 'image', prompt: 'A lighthouse at dawn', aspect_ratio: '16:9' }, shows: 'A drawn sea at dawn with a balloon, marked as a preview' },
-  { kind: 'video', text: 'A video from a prompt.', sources: {}, body: FILM, shows: 'Four frames of a balloon that drifts over the sea at sunset' },
+  { kind: 'video', text: 'A video from a prompt.', sources: {}, body: VIDEO, shows: 'Four frames of a balloon that drifts over the sea at sunset' },
   { kind: 'music', text: 'Music from a prompt.', sources: {}, body: { kind: 'music', prompt: 'A slow song', duration_seconds: 12 }, shows: 'The notes of twelve seconds, by time and pitch' },
   {
     kind: 'background_remove',
@@ -50,15 +50,15 @@ export const EXAMPLES: readonly Example[] = [
   {
     kind: 'trim',
     text: 'Cuts a section out of a video or a sound.',
-    sources: { FILM },
-    body: { operation: 'trim', media_url: '$FILM', start_time: 1, duration: 2 },
+    sources: { VIDEO },
+    body: { operation: 'trim', media_url: '$VIDEO', start_time: 1, duration: 2 },
     shows: 'A frame of each half second of four seconds; the same of the two seconds that were cut out',
   },
   {
     kind: 'merge',
     text: 'Joins 2 to 20 videos, or sounds. Size and rate are those of the first.',
-    sources: { FILM, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
-    body: { operation: 'merge', media_urls: ['$FILM', '$NIGHT'], transition: 'fade' },
+    sources: { VIDEO, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
+    body: { operation: 'merge', media_urls: ['$VIDEO', '$NIGHT'], transition: 'fade' },
     shows: 'Frames of the first video, of the fade, and of the second video',
   },
 ]

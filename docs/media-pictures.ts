@@ -42,7 +42,7 @@ function filtered(bytes: Buffer, kind: '-vf' | '-lavfi', filter: string): Buffer
   return execFileSync('cat', [join(folder, 'out.png')])
 }
 
-/** Frames of a film in a row, so many a second from a time on. */
+/** Frames of a video in a row, so many a second from a time on. */
 const strip = (bytes: Buffer, rate: number, count: number): Buffer => filtered(bytes, '-vf', `fps=${rate},scale=152:-2,tile=${count}x1:padding=4:color=white`)
 
 async function beside(pictures: Buffer[], direction: 'row' | 'column' = 'row', height = HEIGHT): Promise<Buffer> {
@@ -81,7 +81,7 @@ const DRAWN: Record<string, Drawn> = {
   },
   inpaint: (result, { MEADOW = none, MASK = none }) => beside([MEADOW, MASK, result], 'row', 180),
   ai_edit: (result, { MEADOW = none }) => beside([MEADOW, result]),
-  trim: async (result, { FILM = none }) => beside([strip(FILM, 2, 8), strip(result, 2, 4)], 'column'),
+  trim: async (result, { VIDEO = none }) => beside([strip(VIDEO, 2, 8), strip(result, 2, 4)], 'column'),
   merge: (result) => strip(result, 1.5, 8),
 }
 

@@ -76,8 +76,8 @@ export function sourcesOf({ image_url, media_url, media_urls = [], mask_url }: S
 
 /** Whether a kind or an operation reads media of a content type in that role. */
 export function takes(kind: string, role: Source['role'], contentType: string): boolean {
-  const isFilm = role === 'media' && Object.hasOwn(OPERATION_DEFINITIONS, kind) && definitionOf(kind as Operation).reads === 'film'
-  return (isFilm ? /^(video|audio)\// : /^image\//).test(contentType)
+  const isVideo = role === 'media' && Object.hasOwn(OPERATION_DEFINITIONS, kind) && definitionOf(kind as Operation).reads === 'video'
+  return (isVideo ? /^(video|audio)\// : /^image\//).test(contentType)
 }
 
 /** The faults of a body that passed its schema, without those that depend on the route. */
@@ -113,8 +113,8 @@ export function operationOf(
   const errors: FieldError[] = []
   const isTransparent = definition.isTransparent?.(given) ?? false
   const usual = isTransparent ? formats.find((one) => !isOpaque(one)) : undefined
-  // That of a film or a sound follows from the source (`formatKept`).
-  const format = given.output_format ?? (definition.reads === 'film' ? undefined : (usual ?? formats[0]))
+  // That of a video or a sound follows from the source (`formatKept`).
+  const format = given.output_format ?? (definition.reads === 'video' ? undefined : (usual ?? formats[0]))
   if (format !== undefined && !formats.includes(format)) errors.push(formatFault(formats))
   else if (isTransparent && isOpaque(format))
     errors.push(fault('background', 'not_allowed', `must be a colour: ${formats.join(' or ')} cannot be transparent`))

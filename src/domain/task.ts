@@ -21,7 +21,7 @@ export const TASK_ERRORS = {
   unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
   several_pictures: 'The source is an animation or has several pages, of which all but one would be lost. Send one picture.',
   start_past_end: 'The section begins past the end of the source.',
-  mixed_sources: 'Films cannot be merged with recordings.',
+  mixed_sources: 'Videos cannot be merged with recordings.',
   mask_mismatch: 'The mask does not have the shape of the picture.',
   result_too_large: 'The result would be larger than this service makes it.',
   cannot_fill:
@@ -251,12 +251,12 @@ export function durationSeconds(task: Task): number | null {
   return Math.max(0, Math.round((task.endedAt - task.startedAt) / 1000))
 }
 
-/** Details of a picture or film with more pixels than the limit. */
+/** Details of a picture or video with more pixels than the limit. */
 export function pixelsAbove(width: number, height: number, pixels: number): TaskErrorDetails {
   return { found: { width, height }, limit: { megapixels: pixels / 1e6 } }
 }
 
-/** Details of a film or recording that is longer than the limit. */
+/** Details of a video or recording that is longer than the limit. */
 export function lengthAbove(durationMs: number, mostMs: number): TaskErrorDetails {
   return { found: { seconds: durationMs / 1000 }, limit: { seconds: mostMs / 1000 } }
 }

@@ -15,7 +15,7 @@ const terms = {
   limits: Type.Object(
     {
       megapixels: Type.Number({ description: 'Of a picture, or of a frame.' }),
-      seconds: Type.Union([Type.Number(), Type.Null()], { description: 'Of a film or a recording; null for pictures.' }),
+      seconds: Type.Union([Type.Number(), Type.Null()], { description: 'Of a video or a recording; null for pictures.' }),
       bytes: Type.Integer({ description: 'Of the result, and of all sources together.' }),
     },
     { description: 'Above them a request is refused, or its task fails.' },
@@ -88,7 +88,7 @@ export function capabilities(engines: Pick<Engines, 'offer'>, record: Subscripti
     })),
     operations: offered(OPERATIONS, (operation) => ({
       operation,
-      sources: OPERATION_DEFINITIONS[operation].reads === 'film' ? ['video/*', 'audio/*'] : ['image/*'],
+      sources: OPERATION_DEFINITIONS[operation].reads === 'video' ? ['video/*', 'audio/*'] : ['image/*'],
     })),
     uploads: { bytes: uploads.bytes, count: uploads.perTenant.count, total_bytes: uploads.perTenant.bytes },
   }

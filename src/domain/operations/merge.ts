@@ -7,7 +7,7 @@ const SOURCES_MAX = 20
 export const merge = defineOperation({
   title: 'Merge videos or recordings',
   description: 'Joins 2 to 20 existing video or audio files one after another into one file, in the given order.',
-  reads: 'film',
+  reads: 'video',
   route: { engine: 'local', price: { amount: '0.005', per: 'Second' }, max: { megapixels: 8.3, seconds: 600 } },
   fields: {
     media_url: Type.Optional(media_url),

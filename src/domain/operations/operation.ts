@@ -16,7 +16,7 @@ export type OperationDefinition<F extends TProperties, D, R> = {
   title: string
   description: string
   /** What its sources are: images, or video and audio. Masks are images. */
-  reads: 'image' | 'film'
+  reads: 'image' | 'video'
   /** Its route where no ENGINES file is given. */
   route: { engine: string; price: { amount: string; per: Unit }; max: { megapixels: number; seconds?: number } }
   /** The fields of a body, for the schema of its route and tool. */

@@ -17,7 +17,7 @@ export const trim = defineOperation({
   title: 'Trim a video or a recording',
   description:
     'Keeps one section of an existing video or audio file, from start_time to end_time or for a duration, and cuts off the rest.',
-  reads: 'film',
+  reads: 'video',
   route: { engine: 'local', price: { amount: '0.005', per: 'Second' }, max: { megapixels: 8.3, seconds: 600 } },
   fields: {
     media_url,

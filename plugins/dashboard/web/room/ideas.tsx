@@ -5,7 +5,7 @@ import { useRoom } from './room-state.ts'
 export const IDEAS: Record<string, string[]> = {
   image: ['A lighthouse by the sea at dawn', 'A red balloon over snowy mountains', 'A quiet forest lake under the moon'],
   video: ['Waves under a full moon', 'A train through autumn hills', 'Snow over a small town'],
-  music: ['A calm piano melody for reading', 'An upbeat theme for a product film', 'Slow strings at night'],
+  music: ['A calm piano melody for reading', 'An upbeat theme for a product video', 'Slow strings at night'],
 }
 
 export function Ideas() {

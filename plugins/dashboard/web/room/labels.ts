@@ -51,7 +51,7 @@ const ADVICE: Record<string, string> = {
   input_too_large: 'Use a smaller or shorter source.',
   unsupported_input: 'Choose another source.',
   start_past_end: 'Start the section earlier.',
-  mixed_sources: 'Merge only films, or only recordings.',
+  mixed_sources: 'Merge only videos, or only recordings.',
   mask_mismatch: 'Use a mask with the shape of the picture.',
   result_too_large: 'Make something smaller or shorter.',
   cannot_fill: 'Mark the whole of what should go and no edge of anything else, or a smaller area.',
@@ -62,7 +62,7 @@ const ADVICE: Record<string, string> = {
 /** What a person can do after a failure with this code. */
 export const adviceOf = (code: string): string => ADVICE[code] ?? 'Try again in a moment.'
 
-/** The length of a film or sound: "1.5 s", "2 min 10 s". */
+/** The length of a video or sound: "1.5 s", "2 min 10 s". */
 export function lengthInWords(ms: number): string {
   return ms < 60_000 ? `${Math.round(ms / 100) / 10} s` : span(ms)
 }

@@ -15,7 +15,7 @@ export type Kind = {
   defaults?: { size: string | null; seconds: number | null }
   /** Of an operation: its own file in JSON Schema; of a generation: its further fields. */
   title?: string
-  reads?: 'image' | 'film'
+  reads?: 'image' | 'video'
   fields?: Record<string, FieldSchema>
   required?: string[]
   values?: Record<string, unknown>
@@ -41,7 +41,7 @@ export type Quote = {
 }
 export type Body = { kind?: string; operation?: string } & Record<string, unknown>
 
-/** A picture, film or sound that operations can take. */
+/** A picture, video or sound that operations can take. */
 export type Source = {
   url: string
   type: string

@@ -20,7 +20,7 @@ export function OperationFields({ edit, set, source, kind }: Props) {
     <Control
       key={`${kind.name} ${name}`}
       name={name}
-      schema={name === 'output_format' ? { ...schema, enum: [...(kind.reads === 'film' ? [''] : []), ...(kind.formats ?? [])] } : schema}
+      schema={name === 'output_format' ? { ...schema, enum: [...(kind.reads === 'video' ? [''] : []), ...(kind.formats ?? [])] } : schema}
       value={edit.values[name] ?? kind.values?.[name]}
       isRequired={needs(kind, name)}
       change={(value) => set({ values: { ...edit.values, [name]: value } })}

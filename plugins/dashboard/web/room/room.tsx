@@ -1,4 +1,4 @@
-/** The AI Room: make pictures, films and music, and change them. */
+/** The AI Room: make pictures, videos and music, and change them. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useMemo } from 'preact/hooks'
 import { session } from '../api/session.ts'

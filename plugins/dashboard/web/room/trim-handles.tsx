@@ -1,4 +1,4 @@
-/** Chooses the section of a film or sound that stays: by two handles, or by where it plays now. */
+/** Chooses the section of a video or sound that stays: by two handles, or by where it plays now. */
 import { useRef, useState } from 'preact/hooks'
 import type { Source } from './media-api.ts'
 import type { Edit } from './operation-body.ts'

@@ -1,5 +1,5 @@
 /**
- * The engine `local`: operations on films and sound by programs of this machine. Each run is a child process in a scratch folder of its
+ * The engine `local`: operations on videos and sound by programs of this machine. Each run is a child process in a scratch folder of its
  * own; what is not installed is not offered.
  */
 import { amountsAtMost, type Operation, type OperationRequest } from '../../../domain/media-operations.ts'

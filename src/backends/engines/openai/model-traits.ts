@@ -63,7 +63,7 @@ export function videoSize(model: string | null, wanted: Size, limits: Limits): S
   return fixed ? nearest(fixed, wanted, limits) : wanted
 }
 
-/** A picture or a film of the size and length that the model makes. */
+/** A picture or a video of the size and length that the model makes. */
 export const ordered: Order = (request, model, limits) => {
   const { kind, width, height, durationMs } = request
   if (width === null || height === null) return request

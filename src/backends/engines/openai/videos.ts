@@ -1,4 +1,4 @@
-/** Films: `videos`, a job that is polled, then its content. */
+/** Videos: `videos`, a job that is polled, then its content. */
 import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import { sourceLimits } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'

@@ -1,6 +1,6 @@
 /**
  * The least of H.264 (ITU-T H.264, Constrained Baseline) that every player decodes: macroblocks are samples as they are (I_PCM), or those of the picture before
- * (P_Skip). There is no transform and no entropy coding of samples: a film of which little moves stays small, any other becomes large.
+ * (P_Skip). There is no transform and no entropy coding of samples: a video of which little moves stays small, any other becomes large.
  */
 
 /** Macroblocks of 16 by 16 pixels, row by row: of each the samples of luma, then of both chroma planes, which have half the size (4:2:0). */

@@ -16,7 +16,7 @@ export type Film = {
 /** Ticks of a frame; a millisecond has as many as a second has frames. */
 const TICKS_PER_FRAME = 1000
 
-/** How many frames a film of that length has. */
+/** How many frames a video of that length has. */
 export function frameCount(durationMs: number, framesPerSecond: number): number {
   return Math.max(1, Math.ceil((durationMs * framesPerSecond) / 1000))
 }

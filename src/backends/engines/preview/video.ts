@@ -7,7 +7,7 @@ import { scene } from '../painter/scene.ts'
 
 const FRAMES_PER_SECOND = 12
 
-/** Renders a film of even width and height; one picture a second can be seeked to. `progress` is called with how much is done, 0 to 1. */
+/** Renders a video of even width and height; one picture a second can be seeked to. `progress` is called with how much is done, 0 to 1. */
 export function film(
   prompt: string,
   seed: number | null,

@@ -1,5 +1,5 @@
 /**
- * Whether a result is whole. Pictures are decoded where sharp is installed. Everything else by its container: a film's boxes, the length that a sound's header tells
+ * Whether a result is whole. Pictures are decoded where sharp is installed. Everything else by its container: a video's boxes, the length that a sound's header tells
  * and the frames of an MP3, which show what was cut off and need no decoder.
  */
 import { viewOf, textAt } from '../../../domain/media-info/header.ts'
@@ -54,7 +54,7 @@ async function undecodable(content: Content, load: LoadSharp): Promise<string | 
   }
 }
 
-/** Boxes of a film beyond this number are not followed: fragments of streams may be many. */
+/** Boxes of a video beyond this number are not followed: fragments of streams may be many. */
 const BOXES = 100_000
 
 /** The boxes on the first level of MP4 (ISO/IEC 14496-12, 4.2): each must end within the file, and one must be the index. */

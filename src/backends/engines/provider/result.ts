@@ -174,7 +174,7 @@ async function broken(content: Content, contentType: string): Promise<NotMade | 
 async function infoOf(content: Content): Promise<MediaInfo | null> {
   const prefix = await content.read(0, PREFIX_BYTES)
   let info = mediaInfo(prefix, content.bytes)
-  // A few boxes lie between the beginning of a film and its index.
+  // A few boxes lie between the beginning of a video and its index.
   for (let pieces = 0; info && info.continuesAt !== null && pieces < 16; pieces++) {
     const at = info.continuesAt
     info = mediaInfo(prefix, content.bytes, { at, bytes: await content.read(at, PREFIX_BYTES) })
