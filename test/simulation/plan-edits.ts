@@ -12,8 +12,8 @@ import type { Machine, World } from './world.ts'
 export type Applying = Extract<Command, { op: 'applyPlan' }>
 type Removing = { op: 'removePlan' }
 
-/** A Plan as it is declared first, and the terms of an edit. */
-export type EditedPlan = { subscription: string; first: Applying; edited: (rng: Rng) => Terms }
+/** A Plan as it is declared first, the terms of an edit, and the time until the next one, from a time on. */
+export type EditedPlan = { subscription: string; first: Applying; edited: (rng: Rng) => Terms; pauseMs?: (rng: Rng, now: number) => number }
 
 /** What is declared of a Plan: its last form, and whether it is there. */
 type Declared = { plan: EditedPlan; last: Applying; command: Applying | Removing; version: number }
@@ -37,7 +37,7 @@ export function openDeclarations(world: World, plans: readonly EditedPlan[]): De
 
   async function operate(): Promise<void> {
     for (let changes = rng.whole(2, 7); changes > 0 && !world.recovering; changes--) {
-      await world.sleep(rng.whole(500, 20_000))
+      await world.sleep(plans[0]?.pauseMs?.(rng, world.scheduler.now()) ?? rng.whole(500, 20_000))
       const declared = rng.pick(all)
       declared.command = changed(declared, rng, world.scheduler.now())
       if (declared.command.op === 'applyPlan') declared.last = declared.command

@@ -8,10 +8,16 @@ import { gateway } from './gateway.ts'
 import { firstOf, LEASED_TIMES, SUBSCRIPTION, T0, termsOf } from './plan.ts'
 
 const WEEK_MS = 7 * 24 * 3600 * 1000
+/** The first week ends during the scenario; sessions end repeatedly. */
+const START = T0 + WEEK_MS - 70_000
+/** Bursts of requests begin so long after one another. */
+const BURSTS_MS = 20_000
+/** An edit is declared from so long before a burst until it ends: most controllers apply it within a second. */
+const EARLY_MS = 250
+const EDITED_MS = 1_000
 
 export const codingScenario = {
-  /** The first week ends during the scenario; sessions end repeatedly. */
-  start: T0 + WEEK_MS - 70_000,
+  start: START,
 
   async prepare(store: Store, leases: boolean): Promise<void> {
     await store.change(SUBSCRIPTION, firstOf(leases), T0)
@@ -35,7 +41,7 @@ export const codingScenario = {
       world.runExternal(`client-${i}`, async () => {
         // Some at once: a process that is alone or has a lease applies commands before it writes them.
         const isBurst = (isSole || leases) && rng.chance(0.8)
-        await world.sleep(isBurst ? 20_000 * rng.whole(0, 5) + rng.whole(0, leases ? 900 : 40) : rng.whole(0, 120_000))
+        await world.sleep(isBurst ? BURSTS_MS * rng.whole(0, 5) + rng.whole(0, leases ? 900 : 40) : rng.whole(0, 120_000))
         await gateway.request(world)
       })
     }
@@ -67,9 +73,11 @@ function planOf(leases: boolean): EditedPlan {
   return {
     subscription: SUBSCRIPTION,
     first: firstOf(leases),
+    // Amid a burst, what leases have admitted may wait for its write.
+    ...(leases && { pauseMs: (rng: Rng, now: number) => BURSTS_MS - ((now - START + EARLY_MS) % BURSTS_MS) + rng.whole(0, EDITED_MS) }),
     edited: (rng: Rng) =>
       termsOf(leases, {
-        sessionTokens: times * rng.pick([6_000, 9_000, 14_000]),
+        sessionTokens: times * rng.pick(leases ? [1_000, 2_000, 9_000] : [6_000, 9_000, 14_000]),
         sessionMs: rng.pick([30_000, 45_000, 90_000]),
         weeklyTokens: times * rng.pick([12_000, 20_000, 30_000]),
         weights: { input: 1000, cachedInput: rng.pick([100, 500]), output: 2000 },
