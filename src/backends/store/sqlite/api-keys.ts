@@ -23,7 +23,6 @@ export const keyTables = `
   CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
 `
 
-type Row = { record: string }
 type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
@@ -35,21 +34,21 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const use = database.prepare(
     "UPDATE keys SET record = json_set(record, '$.lastUsedAt', ?2) WHERE id = ?1 AND ifnull(json_extract(record, '$.lastUsedAt'), 0) < ?2",
   )
-  const byId = database.prepare<Row>('SELECT record FROM keys WHERE id = ?')
-  const byRevision = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
-  const byHash = database.prepare<Row>('SELECT record FROM keys WHERE hash = ?')
-  const toTell = database.prepare<Row>('SELECT record FROM keys WHERE to_tell = 1 ORDER BY id LIMIT ?')
-  const versions = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC')
-  const alive = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND id > ? ORDER BY id LIMIT ?')
+  const byId = database.records<KeyVersion>('SELECT record FROM keys WHERE id = ?')
+  const byRevision = database.records<KeyVersion>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
+  const byHash = database.records<KeyVersion>('SELECT record FROM keys WHERE hash = ?')
+  const toTell = database.records<KeyVersion>('SELECT record FROM keys WHERE to_tell = 1 ORDER BY id LIMIT ?')
+  const versions = database.records<KeyVersion>('SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC')
+  const alive = database.records<KeyVersion>('SELECT record FROM keys WHERE alive = 1 AND id > ? ORDER BY id LIMIT ?')
   const ended = database.prepare<{ id: string }>('SELECT id FROM keys WHERE ended_at < ? ORDER BY ended_at LIMIT ?')
-  const ofSubscription = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
+  const ofSubscription = database.records<KeyVersion>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
 
   /** Read-modify-write in one transaction. */
   function edit(id: string, next: (key: KeyVersion) => KeyVersion): Promise<KeyVersion | null> {
     return database.write(() => {
-      const row = byId.get(id)
-      if (!row) return null
-      const key = next(parse(row))
+      const found = byId.get(id)
+      if (!found) return null
+      const key = next(found)
       update.run(key.subscription, ...flags(key), JSON.stringify(key), id)
       return key
     })
@@ -59,8 +58,8 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     mintKey: (key) =>
       database.write(() => {
         const created = insert.run(key.keyId, key.revision, key.hash, key.subscription, ...flags(key), JSON.stringify(key), key.id)
-        const stored = created ? undefined : byRevision.get(key.keyId, key.revision)
-        return stored ? { outcome: 'existing', key: parse(stored) } : { outcome: 'created', key }
+        const stored = created ? null : byRevision.get(key.keyId, key.revision)
+        return stored ? { outcome: 'existing', key: stored } : { outcome: 'created', key }
       }),
     setKey: (id, change, tell) =>
       edit(id, (key) => {
@@ -74,15 +73,11 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       database.write(() => {
         for (const { id, at } of uses) use.run(id, at)
       }),
-    keysToTell: (limit) => database.read(() => toTell.all(limit).map(parse)),
-    findKey: (hash) =>
-      database.read(() => {
-        const row = byHash.get(hash)
-        return row ? parse(row) : null
-      }),
-    keyVersions: (keyId) => database.read(() => versions.all(keyId).map(parse)),
-    keysAlive: (after, limit) => database.read(() => alive.all(after, limit).map(parse)),
-    keysOf: (subscription) => database.read(() => ofSubscription.all(subscription).map(parse)),
+    keysToTell: (limit) => database.read(() => toTell.all(limit)),
+    findKey: (hash) => database.read(() => byHash.get(hash)),
+    keyVersions: (keyId) => database.read(() => versions.all(keyId)),
+    keysAlive: (after, limit) => database.read(() => alive.all(after, limit)),
+    keysOf: (subscription) => database.read(() => ofSubscription.all(subscription)),
     forgetSealed: async (before, limit) => {
       const ids = await database.read(() => ended.all(before, limit))
       for (const { id } of ids) await edit(id, (key) => ({ ...key, sealed: null }))
@@ -100,8 +95,4 @@ function finality(state: KeyState): number {
 /** `alive`, `to_tell` and `ended_at`. */
 function flags({ state, tell, endedAt, sealed }: KeyVersion): [number, number, number | null] {
   return [Number(state !== 'deleted'), Number(tell.length > 0), sealed === null || tell.length > 0 ? null : endedAt]
-}
-
-function parse(row: Row): KeyVersion {
-  return JSON.parse(row.record) as KeyVersion
 }

@@ -23,7 +23,7 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
     DELETE FROM coding_requests WHERE subscription = ?1 AND (at, id) <= (
       SELECT at, id FROM coding_requests WHERE subscription = ?1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET ${KEPT_REQUESTS}
     )`)
-  const page = database.prepare<{ record: string }>(
+  const page = database.records<CodingRequest>(
     'SELECT record FROM coding_requests WHERE subscription = ? AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?',
   )
   const remove = database.prepare(
@@ -37,11 +37,7 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
         for (const subscription of new Set(requests.map((request) => request.subscription))) trim.run(subscription)
       })),
     requests: (subscription, before, limit) =>
-      database.read(() =>
-        page
-          .all(subscription, before?.at ?? Number.MAX_SAFE_INTEGER, before?.id ?? '', limit)
-          .map(({ record }) => JSON.parse(record) as CodingRequest),
-      ),
+      database.read(() => page.all(subscription, before?.at ?? Number.MAX_SAFE_INTEGER, before?.id ?? '', limit)),
     removeRequests: (before, limit) => database.write(() => remove.run(before, limit)),
     requestsBefore: (before) => database.read(() => old.get(before)?.count ?? 0),
   }

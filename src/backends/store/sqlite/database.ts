@@ -17,8 +17,12 @@ export type Statement<Row> = {
   run(...values: SQLInputValue[]): number
 }
 
+/** A prepared query of the column `record`, by what its JSON holds. */
+type Records<Entity> = { get(...values: SQLInputValue[]): Entity | null; all(...values: SQLInputValue[]): Entity[] }
+
 export type Database = {
   prepare<Row>(sql: string): Statement<Row>
+  records<Entity>(sql: string): Records<Entity>
   /** Runs on committed data: at once, or in the next turn of the event loop when this one has had its share of reads. */
   read<T>(work: () => T): Promise<T>
   /**
@@ -183,6 +187,14 @@ function databaseOf(db: DatabaseSync, mark?: Mark): Database {
     }
   }
 
+  function records<Entity>(sql: string): Records<Entity> {
+    const { get, all } = prepare<{ record: string }>(sql)
+    return {
+      get: (...values) => JSON.parse(get(...values)?.record ?? 'null') as Entity | null,
+      all: (...values) => all(...values).map(({ record }) => JSON.parse(record) as Entity),
+    }
+  }
+
   async function read<T>(work: () => T): Promise<T> {
     while (reads >= READS_PER_TURN) await nextTurn()
     if (reads++ === 0) setImmediate(() => (reads = 0))
@@ -199,7 +211,7 @@ function databaseOf(db: DatabaseSync, mark?: Mark): Database {
     db.close()
   }
 
-  return { prepare, read, write, close: () => (closed ??= close()) }
+  return { prepare, records, read, write, close: () => (closed ??= close()) }
 }
 
 type Write = { work: () => unknown; resolve: (value: never) => void; reject: (error: unknown) => void }

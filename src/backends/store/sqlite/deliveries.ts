@@ -26,7 +26,6 @@ export const deliveryTables = `
 /** Migration: nothing reads the deliveries that wait for another one by an index any more. */
 export const withoutWaiting = 'DROP INDEX IF EXISTS deliveries_waiting;'
 
-type Row = { record: string }
 type Verbs = 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'redeliver' | 'replay'
 
 /** What tasks use of deliveries, inside a write. */
@@ -43,8 +42,8 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
   )
   const update = database.prepare('UPDATE deliveries SET claimable_at = ?, lease_until = ?, record = ? WHERE id = ?')
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
-  const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
-  const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
+  const byId = database.records<Delivery>('SELECT record FROM deliveries WHERE id = ?')
+  const ofTask = database.records<Delivery>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
   const queues = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
@@ -52,13 +51,8 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
     queues.refresh(delivery)
   }
 
-  function find(id: string): Delivery | null {
-    const row = byId.get(id)
-    return row ? parse(row) : null
-  }
-
   function releaseWaiting(id: string, at: number): void {
-    const delivery = find(id)
+    const delivery = byId.get(id)
     if (delivery?.state === 'waiting') put({ ...delivery, state: 'pending', nextAttemptAt: at })
   }
 
@@ -71,7 +65,7 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
         }
       },
       remove: (taskId) => {
-        for (const delivery of ofTask.all(taskId).map(parse)) {
+        for (const delivery of ofTask.all(taskId)) {
           remove.run(delivery.id)
           queues.refresh(delivery)
         }
@@ -81,7 +75,7 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
       claimDeliveries: claiming(database, queues, put),
       recordAttempt: (id, epoch, attempt, next, release) =>
         database.write(() => {
-          const delivery = find(id)
+          const delivery = byId.get(id)
           if (delivery?.epoch !== epoch) return 'lost'
           // No longer claimed: this claim recorded the attempt earlier, or returned the delivery.
           if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
@@ -92,14 +86,14 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
         }),
       returnDelivery: async (id, epoch, at) => {
         await database.write(() => {
-          const delivery = find(id)
+          const delivery = byId.get(id)
           if (delivery?.epoch === epoch && delivery.leaseUntil !== null) put({ ...delivery, nextAttemptAt: at, leaseUntil: null })
         })
       },
-      deliveries: (taskId) => database.read(() => ofTask.all(taskId).map(parse)),
+      deliveries: (taskId) => database.read(() => ofTask.all(taskId)),
       redeliver: (tenant, id, now) =>
         database.write(() => {
-          const delivery = find(id)
+          const delivery = byId.get(id)
           if (delivery?.tenant !== tenant) return null
           const next = redeliver(delivery, now)
           if (next.outcome === 'due') put(next.delivery)
@@ -112,7 +106,7 @@ export function openDeliveries(database: Database): { deliveries: Deliveries; ve
 
 /** Reads a page of the range by its index, whose entries go by time of creation and id. */
 function replaying(database: Database, put: (delivery: Delivery) => void): Store['replay'] {
-  const page = database.prepare<Row>(
+  const page = database.records<Delivery>(
     `SELECT record FROM deliveries
      WHERE tenant = ?1 AND json_extract(record, '$.createdAt') >= ?2 AND json_extract(record, '$.createdAt') < ?3
        AND (json_extract(record, '$.createdAt'), id) > (?4, ?5)
@@ -124,9 +118,8 @@ function replaying(database: Database, put: (delivery: Delivery) => void): Store
   return (tenant, { since, until, event, states }, after, now, limit) =>
     database.write(() => {
       const { createdAt, id } = after ?? { createdAt: -1, id: '' }
-      const found = page
-        .all(tenant, Math.max(since, createdAt), until, createdAt, id, event, states && JSON.stringify(states), limit + 1)
-        .map(parse)
+      const of = states && JSON.stringify(states)
+      const found = page.all(tenant, Math.max(since, createdAt), until, createdAt, id, event, of, limit + 1)
       const examined = found.slice(0, limit)
       const due = examined.map((delivery) => redeliver(delivery, now)).filter((next) => next.outcome === 'due')
       for (const { delivery } of due) put(delivery)
@@ -138,7 +131,7 @@ function replaying(database: Database, put: (delivery: Delivery) => void): Store
 /** Round-robin over the tenants, longest due first, as far as slots of the receiver, the tenant and the queue are free. */
 function claiming(database: Database, queues: DeliveryQueues, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
   const leased = database.prepare<DeliveryQueue>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
-  const first = database.prepare<Row>(
+  const first = database.records<Delivery>(
     'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
   )
 
@@ -161,10 +154,9 @@ function claiming(database: Database, queues: DeliveryQueues, put: (delivery: De
       for (let round = -1; round !== claimed.length && claimed.length < limit;) {
         round = claimed.length
         for (const queue of queues.longestDue(now, hosts.full(), tenants.full(), own.full(), limit - claimed.length)) {
-          const row = first.get(queue.tenant, queue.host, now)
+          const found = first.get(queue.tenant, queue.host, now)
           // An earlier queue of this round may have taken the last slot of the receiver.
-          if (!row || kinds.some((kind) => kind.isFull(queue))) continue
-          const found = parse(row)
+          if (!found || kinds.some((kind) => kind.isFull(queue))) continue
           const delivery = { ...found, epoch: found.epoch + 1, leaseUntil }
           put(delivery)
           take(queue)
@@ -189,10 +181,6 @@ function slots(name: (queue: DeliveryQueue) => string, max: (queue: DeliveryQueu
     /** Names without a free slot, as a JSON array. */
     full: () => JSON.stringify([...full]),
   }
-}
-
-function parse(row: Row): Delivery {
-  return JSON.parse(row.record) as Delivery
 }
 
 /** `claimable_at`, `lease_until` and `record`: the columns that change after the relay. */

@@ -18,8 +18,8 @@ export const declarationTables = `
 const PAGE = 250
 
 export function openDeclarations(database: Database): Pick<Store, 'declarations' | 'declare' | 'undeclare'> {
-  const page = database.prepare<{ declaration: string }>(
-    `SELECT declaration FROM declarations WHERE (kind, namespace, name) > (?, ?, ?) ORDER BY kind, namespace, name LIMIT ${PAGE}`,
+  const page = database.records<Declaration>(
+    `SELECT declaration AS record FROM declarations WHERE (kind, namespace, name) > (?, ?, ?) ORDER BY kind, namespace, name LIMIT ${PAGE}`,
   )
   const put = database.prepare('INSERT INTO declarations VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET declaration = excluded.declaration')
   const remove = database.prepare('DELETE FROM declarations WHERE kind = ? AND namespace = ? AND name = ?')
@@ -28,9 +28,9 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
     const found: Declaration[] = []
     for (;;) {
       const { kind, namespace, name } = found.at(-1)?.ref ?? { kind: '', namespace: '', name: '' }
-      const rows = await database.read(() => page.all(kind, namespace, name))
-      found.push(...rows.map((row) => JSON.parse(row.declaration) as Declaration))
-      if (rows.length < PAGE) return found
+      const some = await database.read(() => page.all(kind, namespace, name))
+      found.push(...some)
+      if (some.length < PAGE) return found
       await yieldToEventLoop()
     }
   }

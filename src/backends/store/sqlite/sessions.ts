@@ -11,21 +11,14 @@ export const sessionTables = `
   CREATE INDEX used_once_until ON used_once (until);
 `
 
-type Row = { record: string }
-
 export function openSessions(database: Database): Pick<Store, 'openSession' | 'session' | 'switchTenant' | 'endSession' | 'useOnce'> {
   const insert = database.prepare('INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING')
   const expire = database.prepare('DELETE FROM sessions WHERE expires_at <= ?')
-  const byId = database.prepare<Row>('SELECT record FROM sessions WHERE id = ?')
+  const byId = database.records<Session>('SELECT record FROM sessions WHERE id = ?')
   const update = database.prepare('UPDATE sessions SET record = ? WHERE id = ?')
   const remove = database.prepare('DELETE FROM sessions WHERE id = ?')
   const use = database.prepare('INSERT INTO used_once VALUES (?, ?) ON CONFLICT (hash) DO NOTHING')
   const forget = database.prepare('DELETE FROM used_once WHERE until <= ?')
-
-  const find = (id: string): Session | null => {
-    const row = byId.get(id)
-    return row ? (JSON.parse(row.record) as Session) : null
-  }
 
   return {
     openSession: async (session, now) => {
@@ -34,10 +27,10 @@ export function openSessions(database: Database): Pick<Store, 'openSession' | 's
         insert.run(session.id, session.expiresAt, JSON.stringify(session))
       })
     },
-    session: (id) => database.read(() => find(id)),
+    session: (id) => database.read(() => byId.get(id)),
     switchTenant: (id, tenant) =>
       database.write(() => {
-        const session = find(id)
+        const session = byId.get(id)
         if (!session) return null
         const next = { ...session, tenant }
         update.run(JSON.stringify(next), id)

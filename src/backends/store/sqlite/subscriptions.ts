@@ -91,7 +91,7 @@ export function openSubscriptionRows(database: Database): SubscriptionRows {
      ORDER BY last_served_at, ready_at, subscription LIMIT ?`,
   )
   const archive = database.prepare('INSERT INTO periods VALUES (?, ?, ?) ON CONFLICT DO NOTHING')
-  const archived = database.prepare<{ period: string }>('SELECT period FROM periods WHERE subscription = ? ORDER BY n')
+  const archived = database.records<MediaPeriod>('SELECT period AS record FROM periods WHERE subscription = ? ORDER BY n')
   const ids = (rows: { id: string }[]) => rows.map(({ id }) => id)
 
   return {
@@ -112,7 +112,7 @@ export function openSubscriptionRows(database: Database): SubscriptionRows {
         return [...new Set(due.map((entry) => entry.subscription))].slice(0, limit)
       }),
     archivePeriod: async (id, period) => void (await database.write(() => archive.run(id, period.n, JSON.stringify(period)))),
-    periods: (id) => database.read(() => archived.all(id).map((row) => JSON.parse(row.period) as MediaPeriod)),
+    periods: (id) => database.read(() => archived.all(id)),
   }
 }
 

@@ -3,40 +3,28 @@ import { idRange, STATUSES, type Task, type TaskFilter } from '../../../domain/t
 import type { Store } from '../store.ts'
 import type { DueList, OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
-import { parseTask, type TaskRow } from './tasks.ts'
 
 type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 
 export function openTaskQueries(database: Database): Pick<Store, Verbs> {
-  const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
-  const ofTenant = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
-  const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
+  const byId = database.records<Task>('SELECT record FROM tasks WHERE id = ?')
+  const ofTenant = database.records<Task>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
+  const byKey = database.records<Task>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
   const due = openDue(database)
   // The index has every rowid, which are in the order of creation.
   const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
     `SELECT state, kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, kind`,
   )
   const createdAt = database.prepare<{ created_at: number }>('SELECT created_at FROM tasks WHERE rowid = ?')
-  const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
+  const oldest = database.records<Task>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
   const page = paging(database)
 
   return {
-    task: async (tenant, id) => {
-      const row = await database.read(() => ofTenant.get(id, tenant))
-      return row ? parseTask(row) : null
-    },
-    taskWithKey: async (tenant, key) => {
-      const row = await database.read(() => byKey.get(tenant, key))
-      return row ? parseTask(row) : null
-    },
-    tasks: (tenant, filter, before, limit) =>
-      database.read(() => page(tenant, filter, before, limit).flatMap((id) => byId.all(id).map(parseTask))),
+    task: (tenant, id) => database.read(() => ofTenant.get(id, tenant)),
+    taskWithKey: (tenant, key) => database.read(() => byKey.get(tenant, key)),
+    tasks: (tenant, filter, before, limit) => database.read(() => page(tenant, filter, before, limit).flatMap((id) => byId.all(id))),
     tasksDue: (now, lists) => database.read(() => lists.map((list) => due(now, list))),
-    oldestTask: () =>
-      database.read(() => {
-        const row = oldest.get()
-        return row ? parseTask(row).createdAt : null
-      }),
+    oldestTask: () => database.read(() => oldest.get()?.createdAt ?? null),
     openTasks: () =>
       database.read(() =>
         open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 })),
@@ -49,7 +37,7 @@ function openDue(database: Database): (now: number, list: DueList) => Task[] {
   const next = database.prepare<{ tenant: string; sweep_at: number }>(
     'SELECT tenant, sweep_at FROM tasks WHERE state = ? AND tenant > ? AND sweep_at IS NOT NULL ORDER BY tenant, sweep_at LIMIT 1',
   )
-  const ofTenant = database.prepare<TaskRow>(
+  const ofTenant = database.records<Task>(
     'SELECT record FROM tasks WHERE state = ? AND tenant = ? AND sweep_at <= ? ORDER BY sweep_at LIMIT ?',
   )
 
@@ -62,7 +50,7 @@ function openDue(database: Database): (now: number, list: DueList) => Task[] {
       from = tenant
       if (!firsts.some((first) => first.tenant === tenant && first.sweep_at <= now)) continue
       const most = Math.min(perTenant, limit - found.length)
-      const own = states.flatMap((state) => ofTenant.all(state, tenant, now, most).map(parseTask))
+      const own = states.flatMap((state) => ofTenant.all(state, tenant, now, most))
       found.push(...own.sort((a, b) => (a.sweepAt ?? 0) - (b.sweepAt ?? 0)).slice(0, most))
     }
     return found

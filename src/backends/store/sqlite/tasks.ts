@@ -39,7 +39,6 @@ export const taskKinds = `
   UPDATE tasks SET record = json_set(json_remove(record, '$.verb', '$.price.verb'), '$.kind', kind, '$.price.kind', record ->> '$.price.verb');
 `
 
-export type TaskRow = { record: string }
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
 
 export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
@@ -48,16 +47,16 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
   )
   const update = database.prepare('UPDATE tasks SET state = ?, idempotency_key = ?, sweep_at = ?, done_at = ?, record = ? WHERE id = ?')
-  const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
-  const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
+  const byId = database.records<Task>('SELECT record FROM tasks WHERE id = ?')
+  const byKey = database.records<Task>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
   const done = database.prepare<{ id: string }>('SELECT id FROM tasks WHERE done_at < ? ORDER BY done_at LIMIT ?')
   const remove = database.prepare('DELETE FROM tasks WHERE id = ?')
 
   /** Read-modify-write in one transaction; writes nothing when `next` returns null. */
   function edit(id: string, next: (task: Task) => Task | null): Promise<Task | null> {
     return database.write(() => {
-      const row = byId.get(id)
-      const task = row ? next(parseTask(row)) : null
+      const found = byId.get(id)
+      const task = found && next(found)
       if (task) update.run(...changing(task), id)
       return task
     })
@@ -68,8 +67,8 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
       database.write(() => {
         const { id, tenant, object, kind, createdAt, idempotency } = task
         const created = insert.run(tenant, object, kind, createdAt, ...changing(task), id)
-        const stored = created ? undefined : (byId.get(id) ?? byKey.get(tenant, idempotency?.key ?? null))
-        return stored ? { outcome: 'existing', task: parseTask(stored) } : { outcome: 'created', task }
+        const stored = created ? null : (byId.get(id) ?? byKey.get(tenant, idempotency?.key ?? null))
+        return stored ? { outcome: 'existing', task: stored } : { outcome: 'created', task }
       }),
     moveTask: (id, guard, to, facts) => edit(id, (task) => (passes(task, guard) ? { ...task, ...facts, state: to } : null)),
     renewTask: async (id, epoch, progress, sweepAt) => {
@@ -94,11 +93,6 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
         return old.length
       }),
   }
-}
-
-/** The task of a row. */
-export function parseTask(row: TaskRow): Task {
-  return JSON.parse(row.record) as Task
 }
 
 /** `state`, `idempotency_key`, `sweep_at`, `done_at` and `record`: the columns that change after the creation. */
