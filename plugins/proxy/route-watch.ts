@@ -2,8 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import { watchFile, type WatchedFile } from '../../src/concurrency/watched-file.ts'
+import { SettingsFileError } from '../../src/domain/settings-file.ts'
 import { routeTable, type RouteTable } from './route-table.ts'
-import { parseProxyRoutes, ProxyRoutesError, type ProxyRoute } from './routes-file.ts'
+import { parseProxyRoutes, type ProxyRoute } from './routes-file.ts'
 
 /** Paths of Tollgate that no route of this process may serve. */
 const RESERVED = ['dashboard']
@@ -16,7 +17,7 @@ export function watchRoutes(app: FastifyInstance, file: string, pollMs: number):
 
   async function load(): Promise<void> {
     const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      throw new ProxyRoutesError(file, null, `cannot be read (${error.code ?? 'error'})`)
+      throw new SettingsFileError('PROXY_ROUTES', file, null, `cannot be read (${error.code ?? 'error'})`)
     })
     if (text === loaded) return
     const routes = parseProxyRoutes(file, text, new Set([...app.errors.served(), ...RESERVED]))

@@ -3,7 +3,7 @@ import { Type, type Static } from 'typebox'
 import { isHeaderField } from '../../src/http/header-fields.ts'
 import { parseMoney } from '../../src/domain/money.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
-import { readSettingsFile, shown } from '../../src/domain/settings-file.ts'
+import { parseSettingsFile } from '../../src/domain/settings-file.ts'
 import { MOST_PENDING_MS } from '../../src/tasks/flat-charge.ts'
 import { OURS } from './headers.ts'
 
@@ -65,23 +65,12 @@ export type ProxyRoute = Pick<
   plans: ReadonlySet<string> | null
 }
 
-/** The file is invalid: one sentence with the line. */
-export class ProxyRoutesError extends Error {
-  constructor(file: string, line: number | null, problem: string) {
-    super(`PROXY_ROUTES ${file}${line === null ? '' : `, line ${line}`}: ${problem}.`)
-    this.name = 'ProxyRoutesError'
-  }
-}
-
-/** Parses the text of the file. `served` are the first segments of Tollgate's own paths, which no prefix may use. Throws a `ProxyRoutesError`. */
+/** Parses the text of the file. `served` are the first segments of Tollgate's own paths, which no prefix may use. Throws a `SettingsFileError`. */
 export function parseProxyRoutes(file: string, text: string, served: ReadonlySet<string>): ProxyRoute[] {
-  const read = readSettingsFile(ProxyRoutesFile, text)
-  if (read.outcome === 'refused') throw new ProxyRoutesError(file, read.line, read.what)
-  const { routes } = read.value
+  const { value, fail: failAt } = parseSettingsFile('PROXY_ROUTES', file, ProxyRoutesFile, text)
+  const { routes } = value
   return routes.map((route, index) => {
-    const fail = (member: string, problem: string): never => {
-      throw new ProxyRoutesError(file, read.lineOf(['routes', index, member]), `${shown(['routes', index, member])} ${problem}`)
-    }
+    const fail = (member: string, problem: string) => failAt(['routes', index, member], problem)
     const [, first = ''] = route.prefix.split('/')
     if (served.has(first)) fail('prefix', `collides with /${first}, which Tollgate serves itself`)
     if (route.prefix.split('/').some(isDots)) fail('prefix', 'must not contain dot segments')

@@ -102,9 +102,9 @@ export function createBatcher<Request, Answer>(
 }
 
 /** Resolves like `work`, or rejects with `Unavailable` after `longestMs`. */
-export async function withTimeout<T>(backend: string, longestMs: number, work: Promise<T>, after = startTimer): Promise<T> {
+export async function withTimeout<T>(backend: string, longestMs: number, work: Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>()
-  const timer = after(() => late.reject(new Unavailable(backend, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
+  const timer = startTimer(() => late.reject(new Unavailable(backend, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
   try {
     return await Promise.race([work, late.promise])
   } finally {

@@ -1,5 +1,5 @@
 /**
- * Settings files (UPSTREAMS, ENGINES, PLAN_LIMITS): parses YAML or JSON and validates it against a schema. Pure: text in; the value, or the
+ * Settings files (UPSTREAMS, ENGINES, PLAN_LIMITS, PROXY_ROUTES): parses YAML or JSON and validates it against a schema. Pure: text in; the value, or the
  * first fault with its line, out.
  */
 import { Ajv } from 'ajv'
@@ -54,6 +54,24 @@ export function readSettingsFile<S extends TSchema>(schema: S, text: string): Se
     line: lineOf(place),
     what: `${shown(place)} ${worst?.isUnknown ? 'is not a setting' : (worst?.message ?? 'is not valid')}`,
   }
+}
+
+/** A settings file is invalid: one sentence with the line. */
+export class SettingsFileError extends Error {
+  constructor(setting: string, file: string, line: number | null, problem: string) {
+    super(`${setting} ${file}${line === null ? '' : `, line ${line}`}: ${problem}.`)
+    this.name = 'SettingsFileError'
+  }
+}
+
+/** The value of the file of `setting`. Throws a `SettingsFileError`, and so does `fail`, for a fault that no schema sees. */
+export function parseSettingsFile<S extends TSchema>(setting: string, file: string, schema: S, text: string) {
+  const read = readSettingsFile(schema, text)
+  if (read.outcome === 'refused') throw new SettingsFileError(setting, file, read.line, read.what)
+  const fail = (place: Place, problem: string): never => {
+    throw new SettingsFileError(setting, file, read.lineOf(place), `${shown(place)} ${problem}`)
+  }
+  return { value: read.value, fail }
 }
 
 /** A path in the notation `upstreams[0].wire`. */

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName, REFUSED_BY_OPENAI } from './policy/documented-members.ts'
 import { isHeaderField, RESERVED_HEADERS } from '../http/header-fields.ts'
-import { readSettingsFile, shown } from '../domain/settings-file.ts'
+import { parseSettingsFile } from '../domain/settings-file.ts'
 import { WIRES, type WireName } from './wires/wire.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
@@ -63,28 +63,17 @@ export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'api
   model: string
 }
 
-/** The file is invalid: one sentence with the line. */
-export class UpstreamsFileError extends Error {
-  constructor(file: string, line: number | null, problem: string) {
-    super(`UPSTREAMS ${file}${line === null ? '' : `, line ${line}`}: ${problem}.`)
-    this.name = 'UpstreamsFileError'
-  }
-}
-
 /** Where API keys are read from. `readFile` throws when the file cannot be read. */
 export type KeySources = { env(name: string): string | undefined; readFile(path: string): string }
 
-/** Parses and validates the text of the file. Throws an `UpstreamsFileError`. */
+/** Parses and validates the text of the file. Throws a `SettingsFileError`. */
 export function parseUpstreams(file: string, source: string, keys: KeySources): UpstreamSettings[] {
-  const read = readSettingsFile(UpstreamsFile, source)
-  if (read.outcome === 'refused') throw new UpstreamsFileError(file, read.line, read.what)
-  const { upstreams } = read.value
-  const fail = (index: number, member: string, problem: string): never => {
-    throw new UpstreamsFileError(file, read.lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${problem}`)
-  }
+  const { value, fail } = parseSettingsFile('UPSTREAMS', file, UpstreamsFile, source)
+  const { upstreams } = value
   return upstreams.map((upstream, index) => {
-    if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) fail(index, 'name', 'must be unique')
-    return complete(upstream, file, keys, (member, problem) => fail(index, member, problem))
+    const failAt = (member: string, problem: string) => fail(['upstreams', index, member], problem)
+    if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) failAt('name', 'must be unique')
+    return complete(upstream, file, keys, failAt)
   })
 }
 

@@ -5,13 +5,14 @@
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { watchFile } from '../concurrency/watched-file.ts'
+import { SettingsFileError } from '../domain/settings-file.ts'
 import type { AnswerSource } from './http/answer.ts'
 import type { Upstream } from './http/upstream.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
 import { candidatesFor, wiresFor } from './selection/load-balancing.ts'
 import { FailoverCall, type CallSink, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
 import { openActiveUpstreams } from './active-upstreams.ts'
-import { parseUpstreams, UpstreamsFileError } from './upstreams-file.ts'
+import { parseUpstreams } from './upstreams-file.ts'
 import type { UpstreamCall, WireName } from './wires/wire.ts'
 
 export type UpstreamState = { name: string; breaker: ReturnType<Breaker['state']> }
@@ -58,7 +59,7 @@ const ECHO = '{"upstreams": [{"name": "echo", "baseUrl": "echo:", "wire": ["chat
 
 /**
  * Reads the file and opens a connection pool for each upstream; starts the built-in echo if the file names it. Throws an
- * `UpstreamsFileError` when the file is invalid.
+ * `SettingsFileError` when the file is invalid.
  */
 export async function openUpstreams(options: UpstreamsOptions): Promise<Upstreams> {
   const { file, env, log, now = Date.now, random = Math.random, backOffMs = 100, pollMs = 1000 } = options
@@ -130,6 +131,6 @@ async function textOf(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (error) {
-    throw new UpstreamsFileError(file, null, `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+    throw new SettingsFileError('UPSTREAMS', file, null, `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
   }
 }

@@ -340,7 +340,7 @@ t.test('an invalid UPSTREAMS file is refused with its line, the setting and the 
   for (const [text, sentence] of wrong)
     t.throws(
       () => parseUpstreams('u.yaml', text, keys),
-      { name: 'UpstreamsFileError', message: new RegExp(sentence.replaceAll(/[.[\]*+?^$(){}|\\]/g, '\\$&')) },
+      { name: 'SettingsFileError', message: new RegExp(sentence.replaceAll(/[.[\]*+?^$(){}|\\]/g, '\\$&')) },
       sentence,
     )
 })
