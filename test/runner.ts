@@ -19,12 +19,26 @@ const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 const JOBS = CI ? 2 : 3
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
-const MOST_TOGETHER = 16
-/** Those that start programs and servers gain nothing by it; others replace the clock or look at what their process has loaded, or take so long that they are run beside the rest. */
+const MOST_TOGETHER = 24
+/** Those that take so long that they are run beside the rest, that replace the clock, or that look at what their process has loaded. */
 const ALONE =
-  /^test\/(?:chart|dashboard|drills|flows|image|monitoring|pods|servers|simulation|tracing)\/|\/(?:connections|docs|local[^/]*|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
-/** It takes longest: at the end, the others would be over long before it. */
-const FIRST = 'test/pods/pods.test.ts'
+  /^test\/(?:dashboard|image|pods|simulation|tracing)\/|\/(?:connections|docs|local-(?:image|merge|trim)|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
+/** Those that take long with real servers, and are skipped for the most part without. */
+const WITH_SERVERS = /^test\/(?:chart|drills|flows|monitoring|servers)\//
+/** Those that take longest, which begin first: at the end, one would leave the others without work. */
+const FIRST = [
+  'pods/pods',
+  'flows/chaos',
+  'flows/versions',
+  'dashboard/room',
+  'flows/messages-faults',
+  'flows/agent-tasks',
+  'dashboard/pages',
+  'monitoring/drills',
+  'monitoring/runbooks',
+  'flows/clients',
+  'flows/media',
+].map((name) => `test/${name}.test.ts`)
 /** How many of the files that took longest are named. */
 const SLOWEST = 10
 /** After which a process whose files hang or take too long is stopped, and those without an end are counted as failed. */
@@ -95,20 +109,21 @@ function filesOf(named: string[]): string[] {
       ? readdirSync(join(ROOT, path), { recursive: true, encoding: 'utf8' }).map((name) => join(path, name))
       : [path],
   )
-  return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort(
-    (a, b) => Number(b === FIRST) - Number(a === FIRST) || (a < b ? -1 : 1),
-  )
+  return [...new Set(found.filter((file) => file.endsWith('.test.ts')))].sort()
 }
 
-/** The files by process, in their order. */
-function batchesOf(files: string[]): string[][] {
+/** The files by process, in the order of their begin. */
+function batchesOf(files: string[], hasServers: boolean): string[][] {
   const batches: string[][] = []
+  const isAlone = (file: string) => ALONE.test(file) || (hasServers && WITH_SERVERS.test(file))
+  let shared: string[] = []
   for (const file of files) {
-    const last = batches.at(-1)
-    if (last === undefined || last.length === MOST_TOGETHER || [file, last[0]!].some((one) => ALONE.test(one))) batches.push([file])
-    else last.push(file)
+    if (isAlone(file)) batches.push([file])
+    else if (shared.push(file) === 1) batches.push(shared)
+    if (shared.length === MOST_TOGETHER) shared = []
   }
-  return batches
+  const rank = (batch: string[]) => Math.min(...batch.map((file) => (FIRST.includes(file) ? FIRST.indexOf(file) : FIRST.length)))
+  return batches.sort((a, b) => rank(a) - rank(b))
 }
 
 /** Runs files in one process, and returns its TAP as subtests of the run. */
@@ -142,9 +157,9 @@ async function runTogether(files: string[], env: Record<string, string>, stopped
 }
 
 /** Runs the files, some at a time, and writes the TAP of each as it ends. */
-async function runAll(files: string[], env: Record<string, string>, stopped: AbortSignal): Promise<void> {
+async function runAll(batches: string[][], env: Record<string, string>, stopped: AbortSignal): Promise<void> {
   parser.write('TAP version 14\n')
-  const waiting = batchesOf(files)
+  const waiting = [...batches]
   let told = 0
   const one = async (): Promise<void> => {
     for (let batch = waiting.shift(); batch !== undefined && !stopped.aborted; batch = waiting.shift()) {
@@ -164,7 +179,10 @@ let trouble: string | null = null
 try {
   const files = filesOf(named)
   const servers = named.length === 0 ? await startOnce((line) => console.log(line)) : null
-  await runAll(files, servers?.addresses ?? {}, interrupt.signal).finally(() => servers?.stop())
+  const addresses = servers?.addresses ?? {}
+  // In a part of the run, each file starts the servers that it needs.
+  const hasServers = named.length > 0 || Object.keys(addresses).length > 0
+  await runAll(batchesOf(files, hasServers), addresses, interrupt.signal).finally(() => servers?.stop())
   if (interrupt.signal.aborted) trouble = 'it was interrupted'
 } catch (error) {
   trouble = error instanceof Error ? error.message : String(error)

@@ -16,7 +16,7 @@ import { chunks, FORM_BEGIN, halfOpen, longString, PNG_BEGIN } from './half-open
 const MIB = 1024 * 1024
 const BODY_MEMORY_MIB = 64
 /** Half-open requests of each entry. */
-const CLIENTS = 8
+const CLIENTS = 6
 /** Heap that is not collected yet, copies of the kernel's chunks, and the modules that an entry loads. */
 const SLACK = 96 * MIB
 

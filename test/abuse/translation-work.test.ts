@@ -65,8 +65,8 @@ t.test('the work of a translation grows with the request and not faster', async 
         const read = conversation(n)
         return workOf(() => read().call(40_000, open('a/b'), () => 1, [wire]).body(TARGET))
       }
-      await work(100)
-      const [small, large] = [await work(400), await work(1600)]
+      await work(50)
+      const [small, large] = [await work(200), await work(800)]
       t.ok(large < small * 5, `${name} over ${wire}: ${small} and ${large}`)
     }
   }

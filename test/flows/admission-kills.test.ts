@@ -12,7 +12,7 @@ import { apiKey, codingPlan, declare } from './manifests.ts'
 import { NAMESPACE, start } from './program.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
 
-const KILLS = 3
+const KILLS = 2
 const CLIENTS = 8
 /** Answers of a life of the program; whoever gets the last one kills it. */
 const ANSWERS = 60

@@ -1,6 +1,7 @@
 /** The version of the program from which upgrades are tested: the last release, as the changelog names it. */
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -17,8 +18,8 @@ export const COMMON_ENGINES = 'engines:\n  - { name: preview, type: preview }\nr
 export type Earlier = { commit: string; rollsBack: string; root: string }
 
 /**
- * The commit in the changelog's section "Upgrading", unpacked for the duration of the test. Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none.
- * It runs with the packages of this checkout; to be built (`isBuilt`) it gets its own.
+ * The commit in the changelog's section "Upgrading". Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none.
+ * It runs with the packages of this checkout, from a folder that stays, so that its code is compiled once; to be built (`isBuilt`) it gets its own, for the duration of the test.
  */
 export async function earlierVersion(t: Test, { isBuilt = false } = {}): Promise<Earlier | null> {
   const [, section = ''] = (await readFile(join(REPOSITORY, 'CHANGELOG.md'), 'utf8')).split(/^### Upgrading$/m)
@@ -29,10 +30,21 @@ export async function earlierVersion(t: Test, { isBuilt = false } = {}): Promise
     skip(t, `the version of ${commit}`, 'not in the history of this checkout, git fetch --unshallow has it')
     return null
   }
-  const root = await mkdtemp(join(tmpdir(), 'tollgate-earlier-'))
+  const folder = isBuilt ? tmpdir() : join(REPOSITORY, '.tap/earlier')
+  const kept = join(folder, commit)
+  if (!isBuilt && existsSync(kept)) return { commit, rollsBack, root: kept }
+  await mkdir(folder, { recursive: true })
+  const root = await mkdtemp(join(folder, 'tollgate-'))
   t.teardown(() => rm(root, { recursive: true, force: true }))
   await run('sh', ['-euc', 'git -C "$1" archive "$2" | tar --extract --directory "$3"', 'sh', REPOSITORY, commit, root])
-  if (isBuilt) await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: root })
-  else await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
-  return { commit, rollsBack, root }
+  if (isBuilt) {
+    await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: root })
+    return { commit, rollsBack, root }
+  }
+  await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
+  // Another test may have been faster.
+  await rename(root, kept).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOTEMPTY') throw error
+  })
+  return { commit, rollsBack, root: kept }
 }

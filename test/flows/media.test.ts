@@ -2,7 +2,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
 import { openReceiver, ranged } from '../fakes/receiver.ts'
@@ -31,13 +30,13 @@ async function operate(program: Program, key: string, body: object): Promise<Ans
   return answer(await post(program, key, '/api/v1/operations', body))
 }
 
-/** Without a timeout: a sweep finds the claim of a worker that was killed before its run began after a minute. */
-async function ended(program: Program, key: string, task: Json): Promise<Json> {
-  for (;;) {
+/** A sweep finds the claim of a worker that was killed before its run began after a minute. */
+function ended(program: Program, key: string, task: Json): Promise<Json> {
+  const look = async () => {
     const { body } = await get(program, key, `/api/v1/${String(at(task, 'object'))}s/${String(at(task, 'id'))}`)
-    if (['completed', 'failed', 'canceled'].includes(String(at(body, 'status')))) return body
-    await pause(20)
+    return ['completed', 'failed', 'canceled'].includes(String(at(body, 'status'))) ? body : null
   }
+  return eventually('the end of a task', look, SIDE_TIMEOUT_MS)
 }
 
 async function flows(t: Test, start: Start): Promise<void> {

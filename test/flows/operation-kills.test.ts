@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { missingOperations } from '../../engines/image/image-engine.ts'
 import { readModels, type Modelled } from '../../engines/image/models.ts'
@@ -148,11 +147,11 @@ async function kills(t: Test, start: Start): Promise<void> {
   t.same(await programsIn(scratch), [])
 }
 
-/** Without a timeout: the lease has to pass first, and encoding takes as long as the machine's load makes it. */
-async function ended(program: Program, key: string, task: Json): Promise<Json> {
-  for (;;) {
+/** The lease has to pass first, and encoding takes as long as the machine's load makes it. */
+function ended(program: Program, key: string, task: Json): Promise<Json> {
+  const look = async () => {
     const { body } = await get(program, key, `/api/v1/operations/${String(at(task, 'id'))}`)
-    if (['completed', 'failed', 'canceled'].includes(String(at(body, 'status')))) return body
-    await pause(20)
+    return ['completed', 'failed', 'canceled'].includes(String(at(body, 'status'))) ? body : null
   }
+  return eventually('the end of a task', look, SIDE_TIMEOUT_MS)
 }

@@ -60,15 +60,15 @@ async function startFor(t: Test, { roles, env = {}, manifests = [] }: Options): 
   }
 }
 
-/** Polls until the task is in this state, without a timeout. Rejects once it has ended in another. */
-async function reaches(program: Program, key: string, task: Json, status: string): Promise<Json> {
-  for (;;) {
+/** Resolves when the task is in this state. Rejects once it has ended in another. */
+function reaches(program: Program, key: string, task: Json, status: string): Promise<Json> {
+  const look = async () => {
     const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
     const now = String(at(body, 'status'))
-    if (now === status) return body
-    if (['completed', 'failed', 'canceled'].includes(now)) throw new Error(`it does not become ${status}: ${JSON.stringify(body)}`)
-    await pause(50)
+    if (now !== status && ['completed', 'failed', 'canceled'].includes(now)) throw new Error(`it does not become ${status}: ${JSON.stringify(body)}`)
+    return now === status ? body : null
   }
+  return eventually(`a task to be ${status}`, look, SIDE_TIMEOUT_MS)
 }
 
 t.test('MCP needs no affinity: a task made at one gateway is waited for, read and canceled at another', async (t) => {

@@ -21,7 +21,7 @@ Server.prototype.emit = function (name, request, response) {
 const FLAGS = ['--expose-gc', '--min-semi-space-size=64', '--max-semi-space-size=64']
 const CONNECTIONS = 4
 const AT_ONCE = 40
-const ROUNDS = 12
+const ROUNDS = 6
 /** A request with its answer allocates ten times as much, and what it still reaches when it has ended is half of this. */
 const MOST_BYTES = 5_000
 

@@ -41,7 +41,8 @@ function* hostileBodies(): Generator<{ path: string; body: string; at: string }>
   }
 }
 
-for (const wire of ['both', 'chat', 'responses']) {
+// Each is the wire of one client, and a translation for the other.
+for (const wire of ['chat', 'responses']) {
   t.test(`a member of the wrong type is refused by name before a reservation, or passed on; the circuit breaker stays closed; upstream wire: ${wire}`, async (t) => {
     const gateway = await openGateway(t, { declared: [{ name: 'echo', baseUrl: 'echo:', wire }] })
     for (const { path, body, at } of hostileBodies()) {

@@ -22,9 +22,9 @@ export function planted(bug: Bug): string {
 }
 
 /**
- * Runs each bug with the seeds in which it must be found, two bugs at a time, and calls `detected` after each. `server` as in `SeedOptions`.
+ * Runs each bug with the seeds in which it must be found, in threads that each load the packages, and calls `detected` after each. `server` as in `SeedOptions`.
  */
-export async function detectBugs(bugs: readonly Bug[], server: string | null, detected: (detection: Detection) => void): Promise<void> {
+export async function detectBugs(bugs: readonly Bug[], server: string | null, detected: (detection: Detection) => void, threads = 2): Promise<void> {
   const remaining = [...bugs]
   async function lane(): Promise<void> {
     const open = () => new Worker(join(import.meta.dirname, 'planted-bug-thread.ts'), { workerData: server, execArgv: ['--no-warnings'] })
@@ -40,5 +40,5 @@ export async function detectBugs(bugs: readonly Bug[], server: string | null, de
     }
     await thread.terminate()
   }
-  await Promise.all([lane(), lane()])
+  await Promise.all(Array.from({ length: threads }, lane))
 }

@@ -1,11 +1,11 @@
 import { stripTypeScriptTypes } from 'node:module'
 import t from 'tap'
 import { BUGS } from './bugs.ts'
-import { detectBugs, planted } from './planted-bugs.ts'
+import { detectBugs, planted, type Detection } from './planted-bugs.ts'
 import { runSeed } from './run-seed.ts'
 
 /** For more there is `npm run simulate`. */
-const SEEDS = 40
+const SEEDS = 20
 /** Bugs that need more seeds are only planted and parsed here: `npm run simulate -- --bugs` finds all of them. */
 const FEW = 20
 
@@ -17,7 +17,7 @@ t.test('every invariant holds after every step and after recovery, whatever cras
 })
 
 t.test('a seed is reproducible, step by step', async (t) => {
-  for (const seed of [2, 3, 4]) {
+  for (const seed of [3, 4]) {
     const [first, again] = [await runSeed(seed, { traced: true }), await runSeed(seed, { traced: true })]
     t.ok(first.trace.length > first.steps)
     t.same(again.trace, first.trace)
@@ -31,8 +31,10 @@ t.test('every bug of the list can be planted, and leaves a program that can be p
 })
 
 t.test('planted bugs are found within a few seeds', async (t) => {
-  await detectBugs(BUGS.filter(({ within }) => within <= FEW), null, (detection) => {
+  const detected = (detection: Detection) => {
     if (detection.outcome === 'found') t.pass(`${detection.bug.name}: seed ${detection.seed}`)
     else t.fail(`${detection.outcome}: ${detection.bug.name}`, { output: detection.output })
-  })
+  }
+  // Other files run meanwhile.
+  await detectBugs(BUGS.filter(({ within }) => within <= FEW), null, detected, 1)
 })

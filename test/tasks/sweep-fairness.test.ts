@@ -60,7 +60,7 @@ const of = (tenant: string, n: number, facts: Partial<Task>): Task => task(n, { 
 const lost = { state: 'processing', epoch: 1, attempts: 1, startedAt: T0 } as const
 const lostLast = { ...lost, sweepAt: NOW } as const
 
-for (const many of [10_000, 90_000]) {
+for (const many of [1_000, 20_000]) {
   t.test(`${many} queued tasks of one tenant do not delay the lost lease of another by a pass`, async (t) => {
     const { store, add, pass, readTasks } = await open(t, ['acme', 'beta'])
     add(Array.from({ length: many }, (_, n) => of('acme', n, { state: 'queued' })))
