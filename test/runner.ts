@@ -19,12 +19,14 @@ const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 const JOBS = CI ? 2 : 3
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
-const MOST_TOGETHER = 24
+const MOST_TOGETHER = 16
 /** Those that take so long that they are run beside the rest, that replace the clock, or that look at what their process has loaded. */
 const ALONE =
   /^test\/(?:dashboard|image|pods|simulation|tracing)\/|\/(?:connections|docs|local-(?:image|merge|trim)|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
 /** Those that take long with real servers, and are skipped for the most part without. */
 const WITH_SERVERS = /^test\/(?:chart|drills|flows|monitoring|servers)\//
+/** Their files share processes, and need servers. */
+const BACKENDS = /^test\/backends\//
 /** Those that take longest, which begin first: at the end, one would leave the others without work. */
 const FIRST = [
   'pods/pods',
@@ -122,7 +124,10 @@ function batchesOf(files: string[], hasServers: boolean): string[][] {
     else if (shared.push(file) === 1) batches.push(shared)
     if (shared.length === MOST_TOGETHER) shared = []
   }
-  const rank = (batch: string[]) => Math.min(...batch.map((file) => (FIRST.includes(file) ? FIRST.indexOf(file) : FIRST.length)))
+  // Beside the pods, which are the first, run files that need few servers.
+  const isLight = (batch: string[]) => hasServers && batch.length > 1 && batch.every((file) => !BACKENDS.test(file))
+  const rankOf = (file: string) => (FIRST.includes(file) ? FIRST.indexOf(file) : FIRST.length)
+  const rank = (batch: string[]) => (isLight(batch) ? 0.5 : Math.min(...batch.map(rankOf)))
   return batches.sort((a, b) => rank(a) - rank(b))
 }
 

@@ -21,6 +21,8 @@ import { openDistributed, openEmbedded, type OpenSystem, type System, type Targe
 const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
 const CREATORS = 4
 const CREATE_PAUSE_MS = 100
+/** Without it, clients and processes on the same cores only make each other wait. */
+const CODE_PAUSE_MS = 20
 const CODERS = 4
 /** Confirmed orders and chats between two faults, so that a slow machine is under load too. */
 const CALLS_BETWEEN = 10
@@ -95,7 +97,8 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
       if (seen?.status === 200) {
         confirmed.answered++
         confirmed.billed += Number(at(seen.body, 'usage', 'total_tokens'))
-      } else await pause(20)
+      }
+      await pause(CODE_PAUSE_MS)
     }
   }
   const loads = [...Array.from({ length: CREATORS }, create), ...Array.from({ length: CODERS }, code)]

@@ -32,6 +32,8 @@ type Running = Process & { version: Version; isKilled: boolean }
 const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', WORKER_SLOTS: '2', DRAIN_DELAY_SECONDS: '1', SHUTDOWN_SECONDS: '120' }
 const CODERS = 4
 const ORDER_PAUSE_MS = 250
+/** Without it, clients and processes on the same cores only make each other wait. */
+const CODE_PAUSE_MS = 25
 /** Orders just before a kill: some of them are begun, and some wait. */
 const BURST = 6
 
@@ -154,7 +156,7 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
     const status = await talk(gateway, coding)
     if (status !== 200) throw new Error(`a chat was answered ${status}`)
   }
-  const begin = () => Promise.all([...Array.from({ length: CODERS }, (_, n) => repeat(code, n, 0)), repeat(order, tasks.size, ORDER_PAUSE_MS)])
+  const begin = () => Promise.all([...Array.from({ length: CODERS }, (_, n) => repeat(code, n, CODE_PAUSE_MS)), repeat(order, tasks.size, ORDER_PAUSE_MS)])
   const load = begin()
 
   let revision = 0

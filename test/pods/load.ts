@@ -9,6 +9,8 @@ export type Keys = { coding: string; media: string }
 /** Results of all calls: successes, errors of the others, and the number of created images. */
 export type Load = { done: number; failed: string[]; ordered: number }
 
+/** Between two calls of a client: without it, clients and processes on the same cores only make each other wait. */
+const CALL_PAUSE_MS = 25
 const PICTURE = { kind: 'image', prompt: 'a lighthouse', size: '128x128' }
 
 /** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried up to `tries` times, twice a second, as the API documents: then only final failures count. */
@@ -35,7 +37,10 @@ export function openLoad(gateway: Caller, keys: Keys, { clients, again, tries: m
     }
   }
   const client = async (first: number): Promise<void> => {
-    for (let n = first; !isOver; n++) await attempt(n, randomUUID(), again ? most : 1)
+    for (let n = first; !isOver; n++) {
+      await attempt(n, randomUUID(), again ? most : 1)
+      await pause(CALL_PAUSE_MS)
+    }
   }
   const running = Array.from({ length: clients }, (_, first) => client(first))
   return {
