@@ -41,10 +41,10 @@ for (const side of SIDES) {
 
 /** A picture with edges, and a mask of its middle. */
 function pictures(): { picture: Buffer; mask: Buffer } {
-  const [width, height] = [240, 180]
+  const [width, height] = [160, 120]
   const [picture, mask] = [blankCanvas(width, height), blankCanvas(width, height)]
   picture.rgb.forEach((_value, i) => (picture.rgb[i] = (i * 7 + Math.floor(i / (3 * width)) * 13) % 251))
-  mask.rgb.forEach((_value, i) => (mask.rgb[i] = Math.hypot((i / 3) % width - width / 2, Math.floor(i / (3 * width)) - height / 2) < 36 ? 255 : 0))
+  mask.rgb.forEach((_value, i) => (mask.rgb[i] = Math.hypot((i / 3) % width - width / 2, Math.floor(i / (3 * width)) - height / 2) < 24 ? 255 : 0))
   return { picture: Buffer.from(png(picture)), mask: Buffer.from(png(mask)) }
 }
 

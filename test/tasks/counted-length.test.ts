@@ -8,7 +8,7 @@ import { infoOf } from '../../src/tasks/source-info.ts'
 
 const noFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0 ? false : 'ffmpeg is not installed'
 
-const PICTURES = ['-f', 'lavfi', '-i', 'testsrc2=size=320x240:rate=25:duration=5.2']
+const PICTURES = ['-f', 'lavfi', '-i', 'testsrc2=size=160x120:rate=25:duration=5.2']
 const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=5.2']
 const BOTH = [...PICTURES, ...SOUND]
 
