@@ -173,9 +173,19 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         t.same(await images(), { controller: '0.1.9', dispatcher: '0.1.9', gateway: '0.1.9', 'worker-all': '0.2.0' })
         await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'image.tag=0.2.0')
         t.same(await images(), { controller: '0.2.0', dispatcher: '0.2.0', gateway: '0.2.0', 'worker-all': '0.2.0' })
+        await helmed('rollback')
+        t.same(await images(), { controller: '0.1.9', dispatcher: '0.1.9', gateway: '0.1.9', 'worker-all': '0.2.0' }, 'a rollback undoes one upgrade')
         await scale(0)
         await scale(2)
         await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'image.tag=0.2.1')
+        if (which === 'helm') {
+          await scale(3)
+          await scale(2)
+          const more = [...valuesOf('required'), '--set', 'image.tag=0.2.2,gateway.replicas=4']
+          await t.rejects(helmed('upgrade', CHART, ...more), { message: /conflict with "kubectl" with subresource "scale"/ })
+          t.match(await images(), { gateway: '0.2.1', 'worker-all': '0.2.2' })
+          await helmed('upgrade', CHART, ...more, '--force-conflicts')
+        }
         await helmed('rollback', '1')
         t.same(await images(), { controller: '0.1.9', dispatcher: '0.1.9', gateway: '0.1.9', 'worker-all': '0.1.9' })
         await helmed('uninstall')
@@ -253,6 +263,12 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await helmed('upgrade', CHART, ...autoscaled)
       await helmed('rollback', '4')
       t.equal(await replicas(), 7)
+      await helmed('uninstall')
+      if (missing(t, ['helm3'])) return
+      await helm(['install', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig, 'helm3')
+      await scale(5)
+      await helmed('upgrade', CHART, ...autoscaled)
+      t.equal(await replicas(), 5, 'also where Helm 4 goes on with what Helm 3 has begun')
       await helmed('uninstall')
     })
 

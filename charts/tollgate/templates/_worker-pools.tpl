@@ -31,14 +31,19 @@
 {{- end -}}
 
 {{/*
-Present number of pods of a workload that a HorizontalPodAutoscaler scales, so that switching it on does not remove Helm's number. Helm 4 gives the number up as soon as somebody has
-scaled the Deployment: it would be in conflict at a rollback. Helm 3 has no conflicts and would reset a number that it gives up. Takes `root` and `workload`.
+Present number of pods of a workload that a HorizontalPodAutoscaler scales, so that switching it on does not remove Helm's number. A release that is applied on the server, as Helm 4
+installs it, gives the number up as soon as somebody has scaled the Deployment: it would be in conflict at a rollback. Helm 3, and Helm 4 with a release of Helm 3, have no conflicts and
+would reset a number that they give up. Takes `root` and `workload`.
 */}}
 {{- define "tollgate.presentReplicas" -}}
 {{- $isHelm3 := hasPrefix "v3" .root.Capabilities.HelmVersion.Version -}}
 {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace .workload.name -}}
-{{- $scalers := list -}}
-{{- range .metadata.managedFields -}}{{- if eq (.subresource | default "") "scale" -}}{{- $scalers = append $scalers .manager -}}{{- end -}}{{- end -}}
-{{- if or $isHelm3 (empty $scalers) -}}{{ .spec.replicas }}{{- end -}}
+{{- $isApplied := false -}}
+{{- $isScaled := false -}}
+{{- range .metadata.managedFields -}}
+{{- if eq .operation "Apply" }}{{ $isApplied = true }}{{ end -}}
+{{- if eq (.subresource | default "") "scale" }}{{ $isScaled = true }}{{ end -}}
+{{- end -}}
+{{- if or $isHelm3 (not $isApplied) (not $isScaled) -}}{{ .spec.replicas }}{{- end -}}
 {{- end -}}
 {{- end -}}
