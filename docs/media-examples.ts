@@ -35,7 +35,7 @@ export const EXAMPLES: readonly Example[] = [
   },
   {
     kind: 'inpaint',
-    text: 'Replaces what a mask marks. The engine of this machine continues the surroundings and ignores the prompt, or says that it cannot; models of providers paint what it says.',
+    text: 'Replaces what a mask marks. The local engine fills the area from its surroundings and ignores the prompt, or fails with `cannot_fill`; models of providers paint what the prompt says.',
     sources: { MEADOW, MASK: {} },
     body: { operation: 'inpaint', media_url: '$MEADOW', mask_url: '$MASK', prompt: 'A meadow', grow_mask: 4 },
     shows: 'A balloon over a meadow; the mask, white where the balloon is; the meadow without it',

@@ -94,7 +94,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     if (params.model === '')
       throw new Failure('invalid_request', {
         param: 'model',
-        message: 'The address has no name of a model. GET /v1/models lists the models.',
+        message: 'The address names no model. GET /v1/models lists the models.',
       })
     if (!isModel(params.model)) throw new Failure('model_not_found', { param: 'model' })
     if (!speaksMessages('by version', headers)) return modelEntry(upstreams.contextWindow())

@@ -47,7 +47,7 @@ export const FAILURES = {
   ],
   already_final: [409, 'invalid_request_error', 'The task has already ended.'],
   redelivery_limit: [409, 'invalid_request_error', 'The limit of redeliveries of this webhook is reached.'],
-  conflict: [409, 'invalid_request_error', 'It was changed in the meantime. Read it again and repeat the change.'],
+  conflict: [409, 'invalid_request_error', 'The resource was changed in the meantime. Read it again and repeat the change.'],
   tenant_changed: [409, 'invalid_request_error', 'Your session is for a different tenant than the page shows. Reload the page.'],
   invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],

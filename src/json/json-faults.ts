@@ -57,7 +57,7 @@ export function faulty(path: (string | number)[], code: 'duplicate' | 'not_allow
 }
 
 const SENTENCES = {
-  duplicate: 'is there more than once',
+  duplicate: 'occurs more than once',
   not_allowed: 'is not allowed',
   surrogate: 'holds half of a surrogate pair',
   maximum: 'is a number larger than can be read exactly',

@@ -57,9 +57,9 @@ t.test('a member that is there twice is refused by its path, however it is spell
     ['[[],{"a":1,"a":1}]', '/1/a'],
   ] as const
   for (const [text, path] of rows) {
-    for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', status: 400, facts: { errors: [{ path, code: 'duplicate', message: 'is there more than once' }] } }, text)
+    for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', status: 400, facts: { errors: [{ path, code: 'duplicate', message: 'occurs more than once' }] } }, text)
   }
-  t.match(failureOf('{"a":{"b":1,"b":2}}', 'strict'), { message: '/a/b is there more than once.', facts: { param: 'a.b' } })
+  t.match(failureOf('{"a":{"b":1,"b":2}}', 'strict'), { message: '/a/b occurs more than once.', facts: { param: 'a.b' } })
   for (const manner of MANNERS) {
     t.match(failureOf('{"messages":[{"content":1,"content":2}]}', manner), { facts: { param: 'messages[0].content' } })
     t.match(failureOf('[{"logit_bias":{"1":2,"1":3}}]', manner), { facts: { param: '[0].logit_bias.1' } })

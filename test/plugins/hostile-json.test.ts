@@ -28,9 +28,9 @@ for (const { url, secret, body, name } of ENDPOINTS) {
     }
     const before = await used()
     const rows: [string, string, RegExp][] = [
-      ['a duplicate member', `{${body},"${name}":"y"}`, new RegExp(`^/${name} is there more than once\\.$`)],
-      ['a duplicate member with an escape', `{${body},"\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}":"y"}`, new RegExp(`^/${name} is there more than once\\.$`)],
-      ['a nested duplicate member', `{${body},"metadata":{"a":[{"b":1,"b":2}]}}`, /^\/metadata\/a\/0\/b is there more than once\.$/],
+      ['a duplicate member', `{${body},"${name}":"y"}`, new RegExp(`^/${name} occurs more than once\\.$`)],
+      ['a duplicate member with an escape', `{${body},"\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}":"y"}`, new RegExp(`^/${name} occurs more than once\\.$`)],
+      ['a nested duplicate member', `{${body},"metadata":{"a":[{"b":1,"b":2}]}}`, /^\/metadata\/a\/0\/b occurs more than once\.$/],
       ['half of a surrogate pair', `{${body},"metadata":{"a":"\\ud83d"}}`, /^\/metadata\/a holds half of a surrogate pair\.$/],
       ['deep nesting', `{${body},"metadata":${'['.repeat(100_000)}`, /nested deeper/],
       ['deep nesting, closed', `{${body},"metadata":${'[['.repeat(10_000)}${']]'.repeat(10_000)}}`, /nested deeper/],

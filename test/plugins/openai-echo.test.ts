@@ -202,7 +202,7 @@ t.test('the models are a list for OpenAI clients and a catalogue for Codex', asy
   const other = await fetch(`${gateway.url}/v1/models/other`)
   t.match({ status: other.status, body: await other.json() }, { status: 404, body: { error: { code: 'model_not_found', param: 'model' } } })
   const nameless = await fetch(`${gateway.url}/v1/models/`)
-  t.match({ status: nameless.status, body: await nameless.json() }, { status: 400, body: { error: { code: 'invalid_request', param: 'model', message: /has no name of a model/ } } })
+  t.match({ status: nameless.status, body: await nameless.json() }, { status: 400, body: { error: { code: 'invalid_request', param: 'model', message: /names no model/ } } })
 })
 
 t.test('a WebSocket is refused with 426, any other GET of responses with 405', async (t) => {

@@ -54,7 +54,7 @@ const ADVICE: Record<string, string> = {
   mixed_sources: 'Merge only videos, or only recordings.',
   mask_mismatch: 'Use a mask with the shape of the picture.',
   result_too_large: 'Make something smaller or shorter.',
-  cannot_fill: 'Mark the whole of what should go and no edge of anything else, or a smaller area.',
+  cannot_fill: 'Mark all of what should be removed, without the edge of anything else, or mark a smaller area.',
   not_supported: 'Choose something else: the service changed what it offers.',
   internal: 'Try again in a moment.',
 }
