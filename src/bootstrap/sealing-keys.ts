@@ -5,7 +5,7 @@ import { dirname } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/setting-types.ts'
 import { isDistributed } from '../config/startup-checks.ts'
-import { open, parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
+import { open, parseSealingKeys, type KeyVersion, type SealingKeys } from '../domain/api-keys.ts'
 import { deriveKeys, parseDerivedKeys, type DerivedKeys } from '../domain/derived-keys.ts'
 import type { Store } from '../backends/store/store.ts'
 
@@ -34,13 +34,20 @@ async function openSealingKeys(config: Config, store: Store): Promise<SealingKey
   return parsed(file, text)
 }
 
-/** Versions of keys that are tried: an installation may have lost a line that only some of them need. */
-const TRIED = 100
+const PAGE = 100
 
 /** Whether the sealing keys are those of the store: they open an API key of it, or it has none. Throws `Unavailable`. */
 export async function fitStore(sealing: SealingKeys, store: Pick<Store, 'keysAlive'>): Promise<boolean> {
-  const sealed = (await store.keysAlive('', TRIED)).filter((version) => version.sealed !== null)
-  return sealed.length === 0 || sealed.some((version) => open(version.sealed, version.id, sealing) !== null)
+  let isSealed = false
+  // All are tried: an installation may have lost a line that some of them need.
+  for (let after: string | undefined = ''; after !== undefined;) {
+    const page: KeyVersion[] = await store.keysAlive(after, PAGE)
+    const sealed = page.filter((version) => version.sealed !== null)
+    if (sealed.some((version) => open(version.sealed, version.id, sealing) !== null)) return true
+    isSealed ||= sealed.length > 0
+    after = page.at(-1)?.id
+  }
+  return !isSealed
 }
 
 /** Reads the sealing keys of a file, which must be there. Throws a `ConfigError` like `openSealingKeys`. */

@@ -13,19 +13,24 @@ export type CancelableTask = PeriodicTask & {
   cancel(): Promise<void>
 }
 
+const MOST_UNREPORTED = 512
+
 /**
- * Calls `failed` with the first, second, fourth, eighth … error in a row, so that what is tried every second does not fill a log while a server is away. Returns
- * what is to be called with each error, and with null after a success.
+ * Calls `failed` with the first, second, fourth, eighth … equal error in a row, and with every 512th, so that what is tried every second does not fill a log
+ * while a server is away. Returns what is to be called with each error, and with null after a success.
  */
 export function rarely(failed: (error: unknown) => void): (error: unknown) => void {
   let count = 0
+  let last = ''
   return (error) => {
-    count = error === null ? 0 : count + 1
-    if (count > 0 && Number.isInteger(Math.log2(count))) failed(error)
+    const message = error instanceof Error ? error.message : String(error)
+    count = error === null ? 0 : message === last ? count + 1 : 1
+    last = message
+    if (count > 0 && (Number.isInteger(Math.log2(count)) || count % MOST_UNREPORTED === 0)) failed(error)
   }
 }
 
-/** Runs `run` every `periodMs`, never twice at a time. Its errors go to `failed`, ever more rarely. */
+/** Runs `run` every `periodMs`, never twice at a time. Equal errors in a row go to `failed` ever more rarely. */
 export function periodicTask(periodMs: number, run: () => Promise<void>, failed: (error: unknown) => void): CancelableTask {
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | null = null

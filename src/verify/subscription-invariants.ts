@@ -18,7 +18,7 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
     const next = periods[i + 1]
     if (next && (next.n <= period.n || next.start < period.end)) yield `period ${next.n} begins inside period ${period.n}`
     const held = holds.reduce((sum, [, hold]) => sum + (hold.period === period.n ? hold.amount : 0), 0)
-    if (held + period.burned > period.allowance && !record.lowered) {
+    if (held + period.burned > period.allowance && record.lowered === false) {
       const [allowance, burned] = [period.allowance, period.burned].map(formatMoney)
       yield `period ${period.n} allows ${allowance}, but ${formatMoney(held)} is held and ${burned} burned`
     }
@@ -33,8 +33,8 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
   const { media } = record.terms
   if (!media) return
   const running = holds.filter(([, { run }]) => run !== null).length
-  if (running > media.maxConcurrentTasks && !record.lowered) yield `${running} tasks run, where ${media.maxConcurrentTasks} may`
-  if (holds.length > media.maxQueuedTasks && !record.lowered) {
+  if (running > media.maxConcurrentTasks && record.lowered === false) yield `${running} tasks run, where ${media.maxConcurrentTasks} may`
+  if (holds.length > media.maxQueuedTasks && record.lowered === false) {
     yield `${holds.length} tasks are open, where ${media.maxQueuedTasks} may be`
   }
   if (sorted(dueOf(account, media)) !== sorted(account.due)) yield 'what is due next is not what its holds say'
@@ -62,7 +62,7 @@ function* codingViolations(record: Subscription, account: CodingAccount): Genera
     if (week > weekly.n) yield `request ${id} was admitted in week ${week}, which has not begun`
   }
   const most = record.terms.coding?.maxConcurrentRequests ?? Infinity
-  if (reservations.length > most && !record.lowered) yield `${reservations.length} requests are in flight, where ${most} may be`
+  if (reservations.length > most && record.lowered === false) yield `${reservations.length} requests are in flight, where ${most} may be`
 }
 
 function whole(amount: number): boolean {

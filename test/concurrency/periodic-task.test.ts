@@ -21,3 +21,17 @@ t.test('failures in a row are reported ever more rarely, and the first one after
   await task.runNow()
   t.same(reported, [1, 2, 4, 8, 16, 22])
 })
+
+t.test('another failure is reported at once, and an equal one again after 512 at most', async (t) => {
+  const reported: number[] = []
+  let run = 0
+  const task = periodicTask(
+    1_000,
+    async () => {
+      throw new Error(++run <= 11 ? 'one fault' : 'another')
+    },
+    () => void reported.push(run),
+  )
+  for (let n = 0; n < 2_000; n++) await task.runNow()
+  t.same(reported, [1, 2, 4, 8, ...[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1536].map((n) => 11 + n)])
+})

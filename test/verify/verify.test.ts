@@ -348,4 +348,6 @@ t.test('a task that a release without an event log relayed, before or after a ro
 t.test('a lowered allowance is not a violation', async (t) => {
   const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'lowered', 'true')]
   t.same((await verifyDamaged(t, lowered)).violations, [])
+  const unknown = [setRecord(STUDIO, 'media.period.allowance', '200'), `UPDATE subscriptions SET record = json_remove(record, '$.lowered')`]
+  t.same((await verifyDamaged(t, unknown)).violations, [], 'of a record of an earlier version')
 })

@@ -26,7 +26,7 @@
 {{- range $workload.values.extraEnv }}{{ include "tollgate.checkSetting" (list (printf "extraEnv of %s" $workload.name) .name) }}{{ end -}}
 {{- with $workload.values.podDisruptionBudget -}}
 {{- if and (hasKey . "minAvailable") (hasKey . "maxUnavailable") }}{{ fail (printf "podDisruptionBudget of %s has minAvailable and maxUnavailable, which are mutually exclusive." $workload.name) }}{{ end -}}
-{{- if and (not (kindIs "string" (get . "minAvailable"))) (ge (int (get . "minAvailable")) (int $workload.values.replicas)) (not (dig "keda" "enabled" false $workload.values)) (not (dig "autoscaling" "enabled" false $workload.values)) }}{{ fail (printf "podDisruptionBudget.minAvailable of %s was %d; it must be less than replicas, which is %d, or no node can be drained." $workload.name (int .minAvailable) (int $workload.values.replicas)) }}{{ end -}}
+{{- if and (dig "enabled" $values.podDisruptionBudget.enabled .) (not (kindIs "string" (get . "minAvailable"))) (ge (int (get . "minAvailable")) (int $workload.values.replicas)) (not (dig "keda" "enabled" false $workload.values)) (not (dig "autoscaling" "enabled" false $workload.values)) }}{{ fail (printf "podDisruptionBudget.minAvailable of %s was %d; it must be less than replicas, which is %d, or no node can be drained." $workload.name (int .minAvailable) (int $workload.values.replicas)) }}{{ end -}}
 {{- end -}}
 {{- with $workload.values.keda -}}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it must be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}

@@ -22,7 +22,7 @@ export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, n
     product: input.product,
     plan: input.plan,
     terms: input.terms,
-    lowered: base.lowered || lowers(base.terms, input.terms),
+    lowered: (base.lowered ?? true) || lowers(base.terms, input.terms),
     state: input.state,
     activeFrom: input.activeFrom,
     activeUntil: input.activeUntil,

@@ -22,8 +22,8 @@ export type Subscription = {
   /** The Plan resource applied last; null once it was removed. */
   plan: { uid: string; createdAt: number; generation: number } | null
   terms: Terms
-  /** Whether a limit was ever lowered, so that what was used before may be above it. */
-  lowered: boolean
+  /** Whether a limit was ever lowered, so that what was used before may be above it. Absent in records of earlier versions. */
+  lowered?: boolean
   state: 'Active' | 'Suspended' | 'Retired'
   activeFrom: number | null
   activeUntil: number | null

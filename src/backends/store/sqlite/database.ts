@@ -127,6 +127,9 @@ function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): v
   db.exec('BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT')
   const version = schemaOf(db)
   refuseNewer(version, upgrades.length, path)
+  const earliest = upgrades.findIndex((sql) => sql !== '') + 1
+  if (version > 0 && version < earliest)
+    throw new Error(`The store ${path} has schema ${version}, and schema ${earliest} is the earliest that is upgraded.`)
   for (const sql of upgrades.slice(version)) db.exec(sql)
   db.prepare(`INSERT INTO meta VALUES ('schema', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`).run(String(upgrades.length))
   db.exec('COMMIT')
