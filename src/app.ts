@@ -56,7 +56,13 @@ declare module 'fastify' {
 const MIB = 1024 * 1024
 
 /** Limits of Fastify on what a client controls. A coding request with its whole history must arrive within `requestTimeout`. */
-const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
+const LIMITS = {
+  requestTimeout: 120_000,
+  headersTimeout: 20_000,
+  connectionsCheckingInterval: 1_000,
+  keepAliveTimeout: 72_000,
+  maxParamLength: 200,
+}
 
 /** Builds the program of a role over its backends. Nothing listens and no loop runs before `ready()`. */
 export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, backends: Backends): FastifyInstance {
@@ -68,7 +74,8 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
     requestTimeout: LIMITS.requestTimeout,
     keepAliveTimeout: LIMITS.keepAliveTimeout,
     routerOptions: { maxParamLength: LIMITS.maxParamLength },
-    http: { headersTimeout: LIMITS.headersTimeout },
+    // Node looks for late requests every 30 s by default.
+    http: { headersTimeout: LIMITS.headersTimeout, connectionsCheckingInterval: LIMITS.connectionsCheckingInterval },
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: config.TRUST_PROXY.length > 0 ? config.TRUST_PROXY : false,

@@ -170,11 +170,15 @@ function bearer(header: string | undefined): string | null {
   return /^Bearer +([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1] ?? null
 }
 
-/** The key of the Messages wire: a Bearer token or `x-api-key`. Null when they differ. */
+/** The key of the Messages wire: a Bearer token or `x-api-key`. Throws `invalid_api_key` when they differ. */
 function keyOfEither({ authorization, 'x-api-key': header }: FastifyRequest['headers']): string | null {
   if (header === undefined) return bearer(authorization)
   const key = typeof header === 'string' && /^[\x21-\x7e]{1,256}$/.test(header) ? header : null
-  return authorization === undefined || bearer(authorization) === key ? key : null
+  if (authorization !== undefined && bearer(authorization) !== key)
+    throw new Failure('invalid_api_key', {
+      message: 'Authorization and x-api-key hold different keys. Send one of them, or one key in both.',
+    })
+  return key
 }
 
 export default fp(auth, { name: 'auth', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['clock', 'store'] } })

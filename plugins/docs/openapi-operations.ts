@@ -84,7 +84,7 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
 
 const windowFailures: FailureCode[] = ['session_limit_reached', 'weekly_limit_reached', 'key_limit_reached', 'window_reserved', 'concurrency_limit']
 const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_parameter', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
-const USAGE_RECORDS = 'CloudEvents of what was charged, with USAGE_DAYS. Go on with next_cursor: a reader that follows it misses nothing.'
+const USAGE_RECORDS = 'CloudEvents of what was charged, with USAGE_DAYS; without it none are made, and the list is empty. Go on with next_cursor: a reader that follows it misses nothing.'
 const open = { additionalProperties: true }
 const file = { content: Object.fromEntries(['image/*', 'video/*', 'audio/*'].map((type) => [type, { schema: Bodies.bytes }])) } as unknown as TSchema
 const model = Type.Literal('svc-code')
@@ -110,7 +110,7 @@ export const OPERATIONS: Record<string, Operation> = {
     tags: ['Files'],
     body: file,
     answers: { 201: json('The upload.', Bodies.upload) },
-    failures: ['invalid_request', 'invalid_signature', 'result_expired', 'unsupported_media_type', 'payload_too_large', 'upload_limit', 'concurrency_limit'],
+    failures: ['invalid_request', 'invalid_signature', 'result_expired', 'unsupported_media_type', 'payload_too_large', 'request_timeout', 'upload_limit', 'concurrency_limit'],
   },
   'GET /api/v1/usage/records': { operationId: 'listUsageRecords', summary: 'Read the usage records of the plan, oldest first', description: USAGE_RECORDS, tags: ['Account'], answers: { 200: json('A page.', Bodies.usageRecords) } },
   'GET /api/v1/events': {
@@ -156,7 +156,7 @@ export const OPERATIONS: Record<string, Operation> = {
       206: { description: 'The range.', content: { 'image/*': Bodies.bytes, 'video/*': Bodies.bytes, 'audio/*': Bodies.bytes } },
       304: { description: 'The file has not changed.' },
     },
-    failures: ['invalid_signature', 'result_expired', 'range_not_satisfiable'],
+    failures: ['invalid_signature', 'result_expired', 'range_not_satisfiable', 'concurrency_limit'],
   },
   'POST /mcp': {
     operationId: 'callMcp',

@@ -72,7 +72,7 @@ export async function openReference({ routes, shared }: Documented, { publicUrl,
 }
 
 const DESCRIPTION =
-  'Two products, each with keys of its own: the Media API makes images, video and music as paid, asynchronous tasks; the Coding Plan API is an OpenAI-compatible endpoint under token windows. Every failure has a code; docs/errors.md lists them.'
+  'Two products, each with keys of its own: the Media API makes images, video and music as paid, asynchronous tasks; the Coding Plan API is an OpenAI-compatible endpoint under token windows. Every failure has a code.'
 
 function bearer(product: string): { type: 'http'; scheme: 'bearer'; description: string } {
   return { type: 'http', scheme: 'bearer', description: `A key of the ${product}.` }

@@ -91,6 +91,11 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
 
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
+    // The content decides what a file is: the header is not read, and so it is not refused either.
+    scope.addHook('onRequest', (request, _reply, done) => {
+      delete request.raw.headers['content-type']
+      done()
+    })
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
     scope
       .withTypeProvider<TypeBoxTypeProvider>()

@@ -15,13 +15,16 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
   const given = [header].flat().join(', ')
   const key = given.startsWith('"') ? STRING.exec(given)?.[1]?.replaceAll(/\\(.)/g, '$1') : given
   if (key !== undefined && ALLOWED.test(key)) return key
-  throw invalid([
-    {
-      path: '/Idempotency-Key',
-      code: 'format',
-      message: `${FIELD_PATTERNS.idempotencyKey.must}, bare or as a string in double quotes (RFC 8941)`,
-    },
-  ])
+  throw invalid(
+    [
+      {
+        path: '/Idempotency-Key',
+        code: 'format',
+        message: `${FIELD_PATTERNS.idempotencyKey.must}, bare or as a string in double quotes (RFC 8941)`,
+      },
+    ],
+    'header',
+  )
 }
 
 const LONGEST_WAIT_SECONDS = 60

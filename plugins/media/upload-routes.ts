@@ -13,6 +13,11 @@ export function uploadRoutes(app: FastifyInstance, reads: FastifyContextConfig):
 
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
+    // The content decides what a file is: the header is not read, and so it is not refused either.
+    scope.addHook('onRequest', (request, _reply, done) => {
+      delete request.raw.headers['content-type']
+      done()
+    })
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
     scope.post('/uploads', { config, bodyLimit: app.uploads.limits.bytes }, async (request, reply) => {
       const failure = await callerOf(request).earlierFailure()

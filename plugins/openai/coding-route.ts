@@ -47,9 +47,9 @@ export function exchangeFor(
     const { stream } = read.request
     const ids = options.ids(request.caller?.key.subscription ?? '')
     const { promptBytes } = read
-    const { startedMs, log } = request
+    const { startedMs, log, id: requestId } = request
     new Exchange(
-      { wire, stream, promptBytes, ids, reservation, client: clientOf(request, reply, read.request), startedMs, log },
+      { wire, stream, promptBytes, ids, reservation, client: clientOf(request, reply, read.request), startedMs, requestId, log },
       options,
     ).send(read.request)
   }

@@ -32,6 +32,8 @@ export async function openOps(options: {
     loggerInstance: options.log,
     logController: new LogController({ disableRequestLogging: true }),
     requestTimeout: 10_000,
+    // By default Node looks for late requests every 30 s.
+    http: { connectionsCheckingInterval: 1_000 },
     forceCloseConnections: true,
   })
   app.get('/livez', async () => ({ status: 'alive' }))

@@ -85,7 +85,11 @@ export const FAILURES = {
   upgrade_required: [426, 'invalid_request_error', 'WebSocket is not offered here. Use HTTPS with stream: true.'],
   invalid_signature: [403, 'permission_error', 'The signature of this link is not valid.'],
   result_expired: [410, 'invalid_request_error', 'This result is no longer kept.'],
-  upload_limit: [429, 'rate_limit_exceeded', 'The limit of stored uploads is reached. Delete one, or wait until one expires.'],
+  upload_limit: [
+    429,
+    'rate_limit_exceeded',
+    'The limit of stored uploads is reached. Delete uploads by their ids, or wait until one expires.',
+  ],
   queue_full: [429, 'rate_limit_exceeded', 'The queue of the plan is full. Try again when some of its tasks have ended.'],
   rate_limited: [429, 'rate_limit_exceeded', 'Too many requests. Slow down and try again.'],
   window_reserved: [429, 'rate_limit_exceeded', 'Requests in flight have reserved the rest of the token window. Try again in a moment.'],

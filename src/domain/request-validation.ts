@@ -86,12 +86,13 @@ export function faultsOf(faults: Fault[]): FieldError[] {
   )
 }
 
-/** `invalid_request` for faulty fields: the first in the message, all in `errors`. */
-export function invalid(errors: FieldError[]): Failure {
+/** `invalid_request` for faulty fields: the first in the message, all in `errors`. `part`: what they are, where they are not in a body. */
+export function invalid(errors: FieldError[], part?: 'header' | 'query parameter'): Failure {
   const [first] = errors
+  const name = part && first ? `The ${part} ${first.path.slice(1)}` : first?.path || 'The body'
   return new Failure('invalid_request', {
     errors,
-    ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: paramOfPointer(first.path) } : {}),
+    ...(first ? { message: `${name} ${first.message}.`, param: paramOfPointer(first.path) } : {}),
   })
 }
 

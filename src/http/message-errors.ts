@@ -28,7 +28,7 @@ export function messageErrorStatus({ status }: Failure): number {
 }
 
 /** The body of a failure: `{type: error, error: {type, message}, request_id}`. */
-export function messageErrorBody(failure: Failure, requestId: string | null): Record<string, unknown> {
+export function messageErrorBody(failure: Failure, requestId: string | null = null): Record<string, unknown> {
   const type = TYPES[failure.status]?.[1] ?? (failure.status < 500 ? 'invalid_request_error' : 'api_error')
   return { type: 'error', error: { type, message: sentenceOf(failure) }, request_id: requestId }
 }

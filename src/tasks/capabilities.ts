@@ -41,7 +41,10 @@ export const Capabilities = Type.Object({
         { size: Type.Optional(Type.String()), seconds: Type.Optional(Type.Number()), quality: Type.Optional(Type.String()) },
         { description: 'Used where the request has none.' },
       ),
-      options: Type.Array(Type.Enum([...GENERATION_OPTIONS]), { description: 'Fields of a request that can be had beside the others.' }),
+      options: Type.Array(Type.Enum([...GENERATION_OPTIONS]), {
+        description:
+          'Fields of a request that not every engine takes. A seed is accepted by all, and without effect for an engine that has none.',
+      }),
       qualities: Type.Array(
         Type.Object({ quality: Type.String(), amount: Type.String({ description: 'In place of the amount of price.' }) }),
         { description: 'What quality may be.' },

@@ -19,7 +19,8 @@ export async function findTask(
   object?: Task['object'],
 ): Promise<Task> {
   const task = await store.task(tenant, id)
-  if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
+  if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected')
+    throw new Failure('not_found', { message: 'There is no such task.' })
   if (task.state !== 'settling') return task
   const record = await store.subscription(task.subscription)
   return holdOf(record?.media?.holds, id) ? task : endedTask(task, clock())

@@ -116,7 +116,7 @@ async function endsByError(t: Test, { gateway, upstream, wire }: Setting): Promi
   upstream.respondWith(streams(...brokenOff(wire)))
   const events = eventsOf((await post(gateway, '/v1/messages', ASKED)).text)
   t.equal(events[0].type, 'message_start')
-  t.match(events.at(-1), { type: 'error', error: { type: /^(overloaded|api)_error$/, message: String } })
+  t.match(events.at(-1), { type: 'error', error: { type: /^(overloaded|api)_error$/, message: String }, request_id: String })
   await gateway.settled()
 }
 

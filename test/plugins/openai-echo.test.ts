@@ -323,3 +323,23 @@ t.test('metrics count attempts at upstreams and the time to the first token', as
   t.match(text, /tollgate_upstream_breaker_state\{upstream="echo"\} 0/)
   t.match(text, /tollgate_coding_time_to_first_token_seconds_count\{wire="responses"\} [1-9]/)
 })
+
+t.test('a response repeats the tools that its upstream got, and no choice of others', async (t) => {
+  const tool = { type: 'function', name: 'weather', parameters: null, strict: true, description: null }
+  const { body } = await responses(gateway, { tools: [{ type: 'web_search' }, tool, { type: 'mcp', server_label: 'a', server_url: 'https://a.test' }], tool_choice: { type: 'web_search' } })
+  t.match(body, { tools: [tool], tool_choice: 'auto' })
+  t.equal(body.tools.length, 1)
+  t.match((await responses(gateway, { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } })).body, { tools: { length: 0 }, tool_choice: 'auto' })
+  t.same((await responses(gateway, { tools: [tool], tool_choice: { type: 'function', name: 'weather' } })).body.tool_choice, { type: 'function', name: 'weather' })
+})
+
+t.test('the echo ends at a stop sequence, and counts its thought', async (t) => {
+  const asked = { stop: ['echo', 'never'] }
+  t.match((await chat(gateway, asked)).body.choices[0], { finish_reason: 'stop', message: { content: 'This is the built-in ' } })
+  const message = { model: 'svc-code', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }], stop_sequences: asked.stop, thinking: { type: 'adaptive' } }
+  const { body } = await post(gateway, '/v1/messages', message)
+  t.match(body, { stop_reason: 'stop_sequence', stop_sequence: 'echo', content: [{ type: 'thinking' }, { text: 'This is the built-in ' }], usage: { output_tokens_details: { thinking_tokens: 5 } } })
+  t.equal((await post(gateway, '/v1/messages', { ...message, max_tokens: 1 })).body.stop_reason, 'max_tokens')
+  const streamed = await post(gateway, '/v1/messages', { ...message, stream: true })
+  t.match(streamed.text, /"stop_reason":"stop_sequence","stop_sequence":"echo"/)
+})

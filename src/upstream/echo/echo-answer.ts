@@ -1,5 +1,7 @@
 /** The answers of the built-in echo (`docs/echo.md`): equal on all wires, and deterministic. */
 
+import { openStopFilter } from '../translation/stop-sequences.ts'
+
 /** The parts of a request that the echo reads. */
 export type EchoRequest = {
   /** The text of the last user message. */
@@ -14,6 +16,7 @@ export type EchoRequest = {
   bytes: number
   earlierBytes: number
   maxTokens: number | null
+  stop: readonly string[]
 }
 
 export type Usage = { input: number; cached: number; output: number }
@@ -25,6 +28,8 @@ export type EchoAnswer = {
   call: { name: string; arguments: string } | null
   pieces: string[]
   cutOff: boolean
+  /** The stop sequence that ended the text. */
+  stop: string | null
   waitMs: number
   usage: Usage
 }
@@ -42,17 +47,20 @@ export function textOf(content: unknown): string {
   return Array.isArray(content) ? content.map((part: { text?: unknown }) => (typeof part?.text === 'string' ? part.text : '')).join('') : ''
 }
 
-/** The answer to a request. A limit of tokens cuts text off, never a tool call. */
+/** The answer to a request. A limit of tokens and stop sequences cut text off, never a tool call. */
 export function answerTo(request: EchoRequest): EchoAnswer {
   const call = request.outputs.length === 0 ? callIn(request.user, request.tools) : null
-  const whole = call ? split(call.arguments, /(?<=[,:{ ])/) : split(textFor(request), /(?<=\s)/)
+  const filter = openStopFilter(request.stop.filter((sequence) => sequence !== ''))
+  const whole = call ? split(call.arguments, /(?<=[,:{ ])/) : split(filter.push(textFor(request)) + filter.flush(), /(?<=\s)/)
   const pieces = request.maxTokens === null || call ? whole : whole.slice(0, request.maxTokens)
+  const cutOff = pieces.length < whole.length
   const thought = request.thinks ? THOUGHT : []
   return {
     thought,
     call,
     pieces,
-    cutOff: pieces.length < whole.length,
+    cutOff,
+    stop: cutOff ? null : filter.found(),
     waitMs: Math.min(MAX_WAIT_MS, directive(request.user, 'wait') ?? 0),
     usage: {
       input: Math.max(1, Math.ceil(request.bytes / 4)),

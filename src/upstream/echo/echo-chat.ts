@@ -8,6 +8,7 @@ export type ChatBody = {
   max_tokens?: number
   max_completion_tokens?: number
   n?: number
+  stop?: string | string[] | null
   reasoning_effort?: string
   reasoning?: { effort?: string; enabled?: boolean; max_tokens?: number }
   thinking?: { type?: string }
@@ -40,6 +41,7 @@ function read(body: ChatBody): EchoRequest {
     bytes: JSON.stringify(messages).length,
     earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+    stop: [body.stop ?? []].flat(),
   }
 }
 

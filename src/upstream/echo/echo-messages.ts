@@ -10,6 +10,7 @@ export type MessagesBody = {
   tools?: { name?: string }[]
   thinking?: { type?: string }
   max_tokens?: number
+  stop_sequences?: string[]
   stream?: boolean
 }
 
@@ -24,6 +25,7 @@ function read(body: MessagesBody): EchoRequest {
     bytes: JSON.stringify(messages).length + textOf(body.system).length,
     earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_tokens ?? null,
+    stop: body.stop_sequences ?? [],
   }
 }
 
@@ -36,16 +38,23 @@ function promptIn(message: Message | undefined): string {
   return textOf([blocksIn(message).findLast(({ type }) => type === 'text')])
 }
 
-function usageOf({ input, cached, output }: EchoAnswer['usage']): object {
-  return { input_tokens: input - cached, cache_creation_input_tokens: 0, cache_read_input_tokens: cached, output_tokens: output }
+function usageOf({ usage: { input, cached, output }, thought }: EchoAnswer): object {
+  return {
+    input_tokens: input - cached,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cached,
+    output_tokens: output,
+    output_tokens_details: { thinking_tokens: thought.length },
+  }
 }
 
 function stopReason(answer: EchoAnswer): string {
   if (answer.call) return 'tool_use'
+  if (answer.stop !== null) return 'stop_sequence'
   return answer.cutOff ? 'max_tokens' : 'end_turn'
 }
 
-function message({ usage }: EchoAnswer, { id, model }: AnswerHead, content: object[], reason: string | null): object {
+function message(answer: EchoAnswer, { id, model }: AnswerHead, content: object[], reason: string | null): object {
   return {
     id: `msg_${id}`,
     type: 'message',
@@ -53,8 +62,8 @@ function message({ usage }: EchoAnswer, { id, model }: AnswerHead, content: obje
     model,
     content,
     stop_reason: reason,
-    stop_sequence: null,
-    usage: usageOf(reason === null ? { ...usage, output: 1 } : usage),
+    stop_sequence: reason === null ? null : answer.stop,
+    usage: usageOf(reason === null ? { ...answer, thought: [], usage: { ...answer.usage, output: 1 } } : answer),
   }
 }
 
@@ -92,6 +101,6 @@ export function* messagesEvents(body: MessagesBody, head: AnswerHead): Generator
   yield event('content_block_start', { index, content_block: block(answer, head.id, '') })
   for (const piece of answer.pieces) yield event('content_block_delta', { index, delta: delta(piece) })
   yield event('content_block_stop', { index })
-  yield event('message_delta', { delta: { stop_reason: stopReason(answer), stop_sequence: null }, usage: usageOf(answer.usage) })
+  yield event('message_delta', { delta: { stop_reason: stopReason(answer), stop_sequence: answer.stop }, usage: usageOf(answer) })
   yield event('message_stop')
 }

@@ -27,6 +27,7 @@ function read(body: ResponsesBody): EchoRequest {
     bytes: JSON.stringify(items).length + (body.instructions ?? '').length,
     earlierBytes: JSON.stringify(items.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_output_tokens ?? null,
+    stop: [],
   }
 }
 

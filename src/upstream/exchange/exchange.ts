@@ -50,6 +50,7 @@ export type AdmittedRequest = {
   reservation: OpenReservation
   client: Client
   startedMs: number
+  requestId: string
   log: UpstreamLog
 }
 
@@ -256,7 +257,7 @@ export class Exchange implements CallSink, Write {
 
   #break(answer: StreamRewriter, failure: Failure): void {
     this.#request.client.failed(failure)
-    this.#writer.end(answer.fail(failure), false)
+    this.#writer.end(answer.fail(failure, this.#request.requestId), false)
   }
 
   #refuse(error: Error): void {

@@ -86,7 +86,7 @@ export type StreamRewriter = {
   /** The upstream's body ended. Any phase but `done` afterwards is a failure. */
   end(): string
   /** The wire's error event for a failure in the middle of a stream. It is the last event. */
-  fail(failure: Failure): string
+  fail(failure: Failure, requestId?: string): string
   phase(): Phase
   /**
    * The terminal events of a stream that is done, where they carry the usage and the upstream reported none: they wait for the estimate.

@@ -102,7 +102,7 @@ function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): 
   if (legacy) Object.assign(message, legacyCall(message))
   const usage = readUsage(value['usage'])
   const completion = {
-    ...completionHead({ created: value['created_at'] }, ids, now()),
+    ...completionHead(ids, now()),
     object: 'chat.completion',
     model: MODEL,
     choices: [
@@ -208,7 +208,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
   })
 
   function begin(response: Members, to: RewriterOutput): void {
-    head = completionHead({ created: response['created_at'] }, ids, now())
+    head = completionHead(ids, now())
     tier = tierOf(response, ids)
     to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage, tier)))
   }

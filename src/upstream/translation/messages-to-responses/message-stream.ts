@@ -148,7 +148,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   return {
     push: (chunk) => passed(responses.push(chunk)),
     end: () => passed(responses.end()),
-    fail: (failure) => messageEvent(messageErrorBody(failure, null)),
+    fail: (failure, requestId) => messageEvent(messageErrorBody(failure, requestId)),
     phase,
     terminalEvents(estimate) {
       if (!stopped) return passed(responses.terminalEvents(estimate))

@@ -9,6 +9,7 @@ import {
   completed,
   responseHead,
   responseOf,
+  translatedMembers,
   type RepeatedMembers,
   type ResponseHead,
   type Status,
@@ -41,8 +42,7 @@ export function responsesToChat(
   refuseLostTools(given)
   const tools = chatTools(given)
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
-  // Responses are not stored, on either wire.
-  const context = { ids, now, repeated: { ...repeated, store: false }, tools }
+  const context = { ids, now, repeated: translatedMembers(repeated), tools }
   return {
     wire: 'chat',
     stream,
@@ -127,15 +127,13 @@ function responseAnswer(value: unknown, context: Context): JsonAnswer {
   const reason = finishReasonOf(choice['finish_reason'])
   output.add(choice['message'], choice['logprobs'])
   output.end(itemStatus(reason))
-  const response = finalResponse(tierOf(value), headOf(value, context), reason, output.items, value['usage'], context)
+  const response = finalResponse(tierOf(value), headOf(context), reason, output.items, value['usage'], context)
   const usage = readUsage(value['usage'])
   return { body: (estimate) => JSON.stringify(usage ? response : { ...response, usage: estimatedResponseUsage(estimate) }), usage, meter }
 }
 
 /** No request refers to an earlier response, so the upstream's id is not needed again. */
-function headOf(value: Members, { ids, now }: Context): ResponseHead {
-  return responseHead({ created_at: value['created'] }, ids, now())
-}
+const headOf = ({ ids, now }: Context): ResponseHead => responseHead(null, ids, now())
 
 const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })
 
@@ -161,13 +159,12 @@ function openChatAsResponses(context: Context): StreamRewriter {
     if (failure) return to.fail(failure)
     usage = usageIn(chunk) ?? usage
     if (typeof chunk['service_tier'] === 'string') tier = tierOf(chunk)
-    for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : [])
-      if (isMembers(choice)) add(choice, chunk, to)
+    for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : []) if (isMembers(choice)) add(choice, to)
   })
 
-  function add(choice: Members, chunk: Members, to: RewriterOutput): void {
+  function add(choice: Members, to: RewriterOutput): void {
     if ((choice['index'] ?? 0) !== 0) return
-    to.write(begin(chunk))
+    to.write(begin())
     if (isMembers(choice['delta'])) output.add(choice['delta'], choice['logprobs'])
     if (isFailedReason(choice['finish_reason'])) return to.fail(overloaded('the choice ended by a failure', choice))
     reason = finishReasonOf(choice['finish_reason']) ?? reason
@@ -175,9 +172,9 @@ function openChatAsResponses(context: Context): StreamRewriter {
   }
 
   /** The first events; empty once the stream has begun. */
-  function begin(chunk: Members): string {
+  function begin(): string {
     if (head) return ''
-    head = headOf(chunk, context)
+    head = headOf(context)
     const response = responseOf({}, head, 'in_progress', repeated, ids)
     return FIRST.map((type) => numbered({ type, response })).join('')
   }
@@ -195,7 +192,7 @@ function openChatAsResponses(context: Context): StreamRewriter {
   return {
     ...rewriter,
     fail(failure: Failure) {
-      const first = begin({})
+      const first = begin()
       const finished = output.items.filter(({ status }) => status !== 'in_progress')
       return (
         first +

@@ -101,11 +101,11 @@ const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_
 /** The members that are equal in all chunks of a stream. */
 export type CompletionHead = { id: string; created: number }
 
-/** The whole answer, or undefined if it is no chat completion. `now` is epoch seconds, for upstreams that send no `created`. */
+/** The whole answer, or undefined if it is no chat completion. `now` is epoch seconds. */
 export function cleanCompletion(value: unknown, ids: Ids, now: number): Members | undefined {
   if (!isMembers(value) || !Array.isArray(value['choices']) || value['choices'].length === 0) return undefined
   const usage = chatUsage(value['usage'])
-  const head = completionHead(value, ids, now)
+  const head = completionHead(ids, now)
   return {
     id: head.id,
     object: 'chat.completion',
@@ -117,13 +117,9 @@ export function cleanCompletion(value: unknown, ids: Ids, now: number): Members 
   }
 }
 
-/** `now` is in seconds, for a completion without `created`. */
-export function completionHead(value: Members, ids: Ids, now: number): CompletionHead {
-  return {
-    // No request of this wire refers to an earlier completion, so the upstream's id is not needed again.
-    id: ids.fresh('chatcmpl-'),
-    created: typeof value['created'] === 'number' ? Math.floor(value['created']) : now,
-  }
+/** `now` is in seconds: the time is not the upstream's, whose clock tells it apart. No request of this wire refers to an earlier completion, so its id is not needed again. */
+export function completionHead(ids: Ids, now: number): CompletionHead {
+  return { id: ids.fresh('chatcmpl-'), created: now }
 }
 
 /** The `service_tier` of an answer, if it is one of the wire. */

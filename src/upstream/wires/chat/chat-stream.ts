@@ -44,7 +44,7 @@ type ChunkFacts = { choices: ChoiceState[]; texts: string[] }
 export type ChatStreamOptions = {
   ids: Ids
   includeUsage: boolean
-  /** Epoch seconds, for upstreams that send no `created`. */
+  /** Epoch seconds. */
   now: number
   /** Of the upstream. */
   templates?: TemplateSets | undefined
@@ -113,7 +113,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     const failure = chatErrorIn(event)
     if (failure) return output.fail(failure)
     const isFirst = head === null
-    const known = (head ??= completionHead(event, ids, now))
+    const known = (head ??= completionHead(ids, now))
     const reported = usageIn(event)
     usage = reported ?? usage
     const chunk = cleanChunk(event, ids, known, includeUsage)

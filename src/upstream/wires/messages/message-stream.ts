@@ -112,7 +112,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
 
   return {
     ...rewriter,
-    fail: (failure) => messageEvent(messageErrorBody(failure, null)),
+    fail: (failure, requestId) => messageEvent(messageErrorBody(failure, requestId)),
     terminalEvents: (estimate) => (readUsage(usageSoFar()) ? '' : endEvents(stop(), messageUsage(estimatedResponseUsage(estimate)))),
     usage: () => readUsage(usageSoFar()),
     meter,

@@ -6,6 +6,7 @@ import type { Failure } from '../../../domain/errors.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
 import { outputItem } from './response-allowed-members.ts'
+import { offeredToolMembers } from '../../policy/hosted-tools.ts'
 import { isMembers, oneOf, own, type Members } from '../allowlist.ts'
 import { responseUsage } from '../../usage/reported-usage.ts'
 import { MODEL } from '../model-name.ts'
@@ -37,14 +38,25 @@ const MAX_REPEATED_BYTES = 256 * 1024
 
 export type RepeatedMembers = Members
 
-/** The members that every response to this request repeats. */
-export function repeatedMembers(body: Members): RepeatedMembers {
+/** The members that every response to this request repeats, with the tools that the upstreams get. `allow`: what all upstreams allow. */
+export function repeatedMembers(body: Members, allow: ReadonlySet<string>): RepeatedMembers {
   // A copy, because V8 makes a slow dictionary of an object that gets so many members one by one.
   const repeated = { ...REPEATED }
   for (const name in repeated) repeated[name] = own(body, name) ?? repeated[name]
+  if (own(body, 'tools')) Object.assign(repeated, offeredTools(repeated, allow))
   repeated['tools'] = (repeated['tools'] as Members[]).map(repeatedTool)
   const size = JSON.stringify(repeated).length
   return size > MAX_REPEATED_BYTES ? { ...repeated, instructions: null, tools: [], metadata: {}, text: REPEATED['text'] } : repeated
+}
+
+/** The same where upstreams of another wire answer, which get no hosted tools. Responses are not stored, on any of them. */
+export function translatedMembers(repeated: RepeatedMembers): RepeatedMembers {
+  return { ...repeated, ...offeredTools(repeated, new Set()), store: false }
+}
+
+function offeredTools({ tools, tool_choice }: Members, allow: ReadonlySet<string>): Members {
+  const offered = offeredToolMembers('responses', { tools, tool_choice }, { allow, drop: new Set() })
+  return { tools: offered['tools'] ?? [], tool_choice: offered['tool_choice'] ?? REPEATED['tool_choice'] }
 }
 
 /** The members of a function that a response must have, where the request leaves them out. */
@@ -62,16 +74,12 @@ export type ResponseHead = { id: string; created_at: number }
 
 /** The upstream's response with the time of its completion, which is only used for the status `completed`. `now`: epoch seconds. */
 export function completed(given: Members, now: () => number): Members {
-  return { ...given, completed_at: given['completed_at'] ?? now() }
+  return { ...given, completed_at: now() }
 }
 
-/** `now` is in seconds, for a response without `created_at`. */
-export function responseHead(given: Members, ids: Ids, now: number): ResponseHead {
-  const { id, created_at: createdAt } = given
-  return {
-    id: typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_'),
-    created_at: typeof createdAt === 'number' ? Math.floor(createdAt) : now,
-  }
+/** `id`: the upstream's, if it gave one. `now` is in seconds: the time is not the upstream's, whose clock tells it apart. */
+export function responseHead(id: unknown, ids: Ids, now: number): ResponseHead {
+  return { id: typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_'), created_at: now }
 }
 
 /** A response with every member of the wire. `output` replaces the output of `given`; `failure` becomes its `error`. */
@@ -91,7 +99,7 @@ export function responseOf(
     created_at: head.created_at,
     status,
     background: false,
-    completed_at: status === 'completed' && typeof given['completed_at'] === 'number' ? Math.floor(given['completed_at']) : null,
+    completed_at: status === 'completed' ? given['completed_at'] : null,
     error: failure && responseError(failure),
     incomplete_details: status === 'incomplete' ? { reason: details ?? 'max_output_tokens' } : null,
     model: MODEL,

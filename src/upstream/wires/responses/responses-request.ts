@@ -6,7 +6,15 @@ import { openMeter } from '../../usage/output-meter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import { REPLAYED_IDS } from './response-allowed-members.ts'
 import { openResponsesStream } from './responses-stream.ts'
-import { completed, meterItems, repeatedMembers, responseHead, responseOf, type RepeatedMembers } from './response-object.ts'
+import {
+  completed,
+  meterItems,
+  repeatedMembers,
+  responseHead,
+  responseOf,
+  translatedMembers,
+  type RepeatedMembers,
+} from './response-object.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import type { Address } from '../../policy/content-parts.ts'
 import { cleanItems } from '../../policy/conversation.ts'
@@ -119,7 +127,7 @@ export function readResponsesRequest(
     maxOutputTokens: limit,
     repeatsInput: answer === 'compaction',
     call(cap, ids, now, wires) {
-      const repeated = repeatedMembers(body)
+      const repeated = repeatedMembers(body, allowed)
       const lower = limit === null ? cap : Math.min(limit, cap)
       replaceIdentities(body, ids)
       const items = withSummaries(cleaned, ids)
@@ -145,7 +153,7 @@ function callsOf(request: ResponsesRequest, limit: number, ids: Ids, now: () => 
     make: {
       responses: () => responsesCall(request, limit, ids, now),
       chat: () => responsesToChat(body, stream, limit, repeated, ids, now),
-      messages: () => responsesToMessages(body, { limit, stream, stop: [], ids }, answerIn({ ...repeated, store: false }, ids, now)),
+      messages: () => responsesToMessages(body, { limit, stream, stop: [], ids }, answerIn(translatedMembers(repeated), ids, now)),
     },
   }
 }
@@ -183,7 +191,7 @@ function responsesAnswer(value: unknown, repeated: RepeatedMembers, ids: Ids, no
   const status = value['status'] ?? 'completed'
   if (status !== 'completed' && status !== 'incomplete')
     throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
-  const response = responseOf(completed(value, now), responseHead(value, ids, now()), status, repeated, ids)
+  const response = responseOf(completed(value, now), responseHead(value['id'], ids, now()), status, repeated, ids)
   const meter = openMeter()
   meterItems(response['output'], meter)
   const usage = readUsage(value['usage'])

@@ -123,7 +123,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   /** The first events of the wire, where the upstream left them out: SDKs refuse a stream without them. Empty once the stream has begun. */
   function begin(response: Members): string {
     if (head) return ''
-    head = responseHead(response, ids, now())
+    head = responseHead(response['id'], ids, now())
     const whole = responseOf({}, head, 'in_progress', repeated, ids)
     return FIRST.map((type) => numbered({ type, sequence_number: 0, response: whole })).join('')
   }
@@ -147,7 +147,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
     const last = isLast(status)
     if (last) output.write(begin(response))
-    const known = (head ??= responseHead(response, ids, now()))
+    const known = (head ??= responseHead(response['id'], ids, now()))
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
     const whole = responseOf(
       last ? completed(response, now) : response,
