@@ -4,12 +4,12 @@ import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import { CHART, helm } from '../chart/chart.ts'
 import type { Caller } from '../flows/calls.ts'
-import { folderFor } from '../monitoring/alert-drill.ts'
 import type { Keys } from '../pods/load.ts'
 import { documents, KEYS, NAMESPACE, PLANS } from '../pods/manifests.ts'
 import { GATE, secrets, TENANT, values, type Site } from '../pods/site.ts'
 import { installed } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
+import { folderFor } from '../temporary-folder.ts'
 
 export type Read = (...args: string[]) => Promise<Answered>
 

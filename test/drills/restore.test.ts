@@ -10,12 +10,12 @@ import { openSite } from '../flows/deployment.ts'
 import { eventually } from '../flows/eventually.ts'
 import { PROGRAM } from '../flows/program.ts'
 import { run } from '../flows/run.ts'
-import { folderFor } from '../monitoring/alert-drill.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
 import { missing } from '../servers/client.ts'
 import { KAFKA_NAMES, kafka } from '../servers/kafka.ts'
 import { kubernetes, KUBERNETES_NAMES } from '../servers/kubernetes.ts'
 import { MONGODB_NAMES, ownMongodb } from '../servers/mongodb.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { openSteps } from './steps.ts'
 
 const copy = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to])

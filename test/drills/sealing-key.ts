@@ -6,14 +6,11 @@ import t from 'tap'
 import type { Role } from '../../src/config/needed-backends.ts'
 import { openReceiver, verifies } from '../fakes/receiver.ts'
 import { answer, at, get, post } from '../flows/calls.ts'
-import { openSite } from '../flows/deployment.ts'
+import { siteFor } from '../flows/deployment.ts'
 import { apiKey, declare, mediaPlan } from '../flows/manifests.ts'
 import { PROGRAM } from '../flows/program.ts'
 import { run } from '../flows/run.ts'
-import { folderFor } from '../monitoring/alert-drill.ts'
 import { openLoad } from '../pods/load.ts'
-import { kafka } from '../servers/kafka.ts'
-import { mongodb } from '../servers/mongodb.ts'
 import { openFleet } from './fleet.ts'
 import { LOAD_PLANS, settled } from './load.ts'
 import { openSteps } from './steps.ts'
@@ -21,13 +18,12 @@ import { openSteps } from './steps.ts'
 t.setTimeout(1_800_000)
 
 t.test('the sealing key is rotated under load: no request fails, webhooks keep the signatures of their API keys, and links are valid until their line is dropped', async (t) => {
-  const [store, brokers, folder] = [await mongodb(t), await kafka(t), await folderFor(t)]
-  if (store === null || brokers === null) return
+  const place = await siteFor(t)
+  if (place === null) return
+  const { site, folder } = place
   const { step, end } = openSteps(t)
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
-  const site = openSite({ mongodb: store, brokers })
-  t.teardown(() => site.close())
   await declare(folder, 'plans', ...LOAD_PLANS, mediaPlan('probe'), apiKey('probe', 'probe'))
   const settings = await site.settings(folder)
   const command = async (...args: string[]) => {

@@ -1,12 +1,12 @@
 /** SIGKILL of the program while requests are at their upstream and their admissions are being stored. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { openStore } from '../../src/backends/store/store.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { openUpstream, respond } from '../fakes/upstream.ts'
 import { completion } from '../fakes/upstream-wire.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { answer, post, used } from './calls.ts'
 import { apiKey, codingPlan, declare } from './manifests.ts'
 import { NAMESPACE, start } from './program.ts'
@@ -24,8 +24,7 @@ const sum = (numbers: number[]) => numbers.reduce((total, one) => total + one, 0
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 t.test('every request that was answered is charged or still reserved, whenever the process is killed', { timeout: SIDE_TIMEOUT_MS }, async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   const windows = { sessionWindow: { tokens: 1_000_000, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1_000_000 }, maxConcurrentRequests: 1000 }
   await declare(folder, 'plans', codingPlan('plan', { requestsPerMinute: 1_000_000 }, windows), apiKey('key', 'plan'))
   const upstream = await openUpstream((response, { body }) => {

@@ -5,9 +5,13 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Kafka, logLevel } from 'kafkajs'
 import { MongoClient } from 'mongodb'
+import type { Test } from 'tap'
 import type { Role } from '../../src/config/needed-backends.ts'
 import { DEFAULT_ENGINES } from '../../src/backends/engines/engines-file.ts'
+import { kafka } from '../servers/kafka.ts'
+import { mongodb } from '../servers/mongodb.ts'
 import { freePort } from '../servers/process.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { startProcess, whole, type Exit, type Process, type Program } from './program.ts'
 
 /** Addresses of the servers: MongoDB's without a database name, Kafka's as host:port. */
@@ -28,6 +32,16 @@ export type Site = {
 export const ROLES_APART = ['controller', 'gateway', 'worker', 'dispatcher'] as const satisfies Role[]
 
 const ECHO = 'upstreams: [{ name: echo, baseUrl: "echo:", wire: both }]\n'
+
+/** A site on the shared servers, and a folder, for the duration of the test. Null, with the test skipped, where the servers are not installed. */
+export async function siteFor(t: Test): Promise<{ site: Site; folder: string } | null> {
+  const [store, brokers] = [await mongodb(t), await kafka(t)]
+  if (store === null || brokers === null) return null
+  const folder = await folderFor(t)
+  const site = openSite({ mongodb: store, brokers })
+  t.teardown(() => site.close())
+  return { site, folder }
+}
 
 export function openSite({ mongodb, brokers }: Servers): Site {
   const places = new Map<string, Promise<{ name: string; settings: Record<string, string> }>>()

@@ -1,16 +1,13 @@
 /** Exactness of limits over three gateways that write one record. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openUpstream, respond } from '../fakes/upstream.ts'
-import { kafka } from '../servers/kafka.ts'
-import { mongodb } from '../servers/mongodb.ts'
 import { burst, gatewaysOf, outcome, tallied } from './burst.ts'
 import { at, get, used } from './calls.ts'
-import { openSite } from './deployment.ts'
+import { siteFor } from './deployment.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
 import type { Program } from './program.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
@@ -21,14 +18,9 @@ t.setTimeout(SIDE_TIMEOUT_MS)
 
 /** A controller and three gateways with a plan and its key, both named `name`. Null if the test is skipped. */
 async function startThree(t: Test, plan: object, upstreams?: string): Promise<{ program: Program; gateways: Program[]; key: string } | null> {
-  const [store, brokers] = [await mongodb(t), await kafka(t)]
-  if (store === null || brokers === null) return null
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const site = openSite({ mongodb: store, brokers })
-  t.teardown(async () => {
-    await site.close()
-    await rm(folder, { recursive: true, force: true })
-  })
+  const place = await siteFor(t)
+  if (place === null) return null
+  const { site, folder } = place
   await declare(folder, 'plans', plan, apiKey('key', 'plan'))
   if (upstreams) await writeFile(join(folder, 'upstreams.yaml'), upstreams)
   const program = await site.start({ folder, roles: THREE })

@@ -1,10 +1,8 @@
 /** End-to-end tests of the Media API: the program as one process or several, manifests as files, plain HTTP. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
 import { openReceiver, ranged } from '../fakes/receiver.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { answer, at, get, post, type Answer, type Json } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, declare, mediaPlan } from './manifests.ts'
@@ -40,8 +38,7 @@ function ended(program: Program, key: string, task: Json): Promise<Json> {
 }
 
 async function flows(t: Test, start: Start): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('studio-key', 'studio'), mediaPlan('small', {}, { allowance: '0.10' }), apiKey('small-key', 'small'))
   let program = await start({ folder, env: ENV })
   t.teardown(() => program.kill())

@@ -1,10 +1,10 @@
 /** CONTRIBUTING.md on an operation of the Media API, to the letter: in a copy of the tree, with a plugin as its engine. */
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { folderFor } from '../temporary-folder.ts'
 import { answer, at, get, post } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, declare, mediaPlan } from './manifests.ts'
@@ -39,8 +39,7 @@ routes:
 const COPIED = ['src', 'engines', 'plugins', 'bin', 'crds', 'charts', 'docs', 'package.json', 'tsconfig.json']
 
 t.test('an operation is one file and one entry: REST, MCP, OpenAPI, the plan schema and the chart have it', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   const root = join(folder, 'tree')
   for (const name of COPIED) await cp(join(REPOSITORY, name), join(root, name), { recursive: true })
   await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))

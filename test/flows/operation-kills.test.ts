@@ -1,7 +1,6 @@
 /** SIGKILL of the process that runs operations of the local engines, amid their real child processes: another process finishes the tasks. */
 import { execFileSync } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { missingOperations } from '../../engines/image/image-engine.ts'
@@ -11,6 +10,7 @@ import { png } from '../../src/backends/engines/preview/png-encoder.ts'
 import { programs, withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
 import { openReceiver } from '../fakes/receiver.ts'
 import { TETHER } from '../servers/process.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { answer, at, get, post, type Json } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, declare, mediaPlan } from './manifests.ts'
@@ -86,8 +86,7 @@ async function stopIn(folder: string): Promise<Set<string>> {
 }
 
 async function kills(t: Test, start: Start): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   await mkdir(join(folder, 'tmp'))
   await declare(folder, 'plans', mediaPlan('studio', {}, { maxConcurrentTasks: OPERATIONS.length }), apiKey('studio-key', 'studio'))
   const url = await openSource(t, folder)

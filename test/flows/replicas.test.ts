@@ -1,7 +1,4 @@
 /** Several replicas of a role: suspension everywhere, fairness between tenants, fencing of stale workers, clock skew. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import t, { type Test } from 'tap'
@@ -12,11 +9,9 @@ import { openReceiver } from '../fakes/receiver.ts'
 import { messageOf, modern } from '../plugins/mcp-endpoint.ts'
 import { need } from '../servers/client.ts'
 import { skewed } from '../servers/faketime.ts'
-import { kafka } from '../servers/kafka.ts'
-import { mongodb } from '../servers/mongodb.ts'
 import { burst, gatewaysOf, outcome, tallied } from './burst.ts'
 import { at, chat, get, type Json } from './calls.ts'
-import { openSite, type Site } from './deployment.ts'
+import { siteFor, type Site } from './deployment.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
 import { launch, PROGRAM, type Process, type Program } from './program.ts'
@@ -36,14 +31,9 @@ type Started = { site: Site; folder: string; program: Program; join(role: Role, 
 
 /** A deployment with a plan and a key of each product. Null if the test is skipped. */
 async function startFor(t: Test, { roles, env = {}, manifests = [] }: Options): Promise<Started | null> {
-  const [store, brokers] = [await mongodb(t), await kafka(t)]
-  if (store === null || brokers === null) return null
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const site = openSite({ mongodb: store, brokers })
-  t.teardown(async () => {
-    await site.close()
-    await rm(folder, { recursive: true, force: true })
-  })
+  const place = await siteFor(t)
+  if (place === null) return null
+  const { site, folder } = place
   await declare(folder, 'studio', mediaPlan('studio'), apiKey('media', 'studio'), ...manifests)
   await declare(folder, 'coder', codingPlan('coder'), apiKey('coding', 'coder'))
   const program = await site.start({ folder, roles, env })

@@ -11,11 +11,8 @@ import type { Role } from '../../src/config/needed-backends.ts'
 import { IMAGE_PRICE, LOAD_PLANS, settled } from '../drills/load.ts'
 import { openSteps } from '../drills/steps.ts'
 import { openReceiver, verifies } from '../fakes/receiver.ts'
-import { folderFor } from '../monitoring/alert-drill.ts'
-import { kafka } from '../servers/kafka.ts'
-import { mongodb } from '../servers/mongodb.ts'
 import { all, answer, at, chat, events, get, post, used, type Json } from './calls.ts'
-import { openSite } from './deployment.ts'
+import { siteFor } from './deployment.ts'
 import { COMMON_ENGINES, earlierVersion } from './earlier.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare } from './manifests.ts'
@@ -50,14 +47,12 @@ const WORK: Partial<Record<Role, RegExp>> = {
 t.setTimeout(SIDE_TIMEOUT_MS)
 
 t.test('versions side by side: no request fails, keys change at all gateways, and every task and token is charged once and recorded by those that record', async (t) => {
-  const [store, brokers, earlier] = [await mongodb(t), await kafka(t), await earlierVersion(t)]
-  if (store === null || brokers === null || earlier === null) return
-  const folder = await folderFor(t)
+  const [place, earlier] = [await siteFor(t), await earlierVersion(t)]
+  if (place === null || earlier === null) return
+  const { site, folder } = place
   const { step, end } = openSteps(t)
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
-  const site = openSite({ mongodb: store, brokers })
-  t.teardown(() => site.close())
 
   const env = { ...ENV, PORT: '0', ENGINES: join(folder, 'common.yaml') }
   await writeFile(env.ENGINES, COMMON_ENGINES)

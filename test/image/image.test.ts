@@ -1,7 +1,6 @@
 /** The image that image/ builds without Docker: its contents, its archive, and a start of each role. */
 import { execFileSync } from 'node:child_process'
-import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { writeArchive } from '../../image/archive.ts'
@@ -10,18 +9,16 @@ import { addPackages } from '../../image/rootfs.ts'
 import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
 import { FILM, IMAGE } from '../contracts/operations/sources.ts'
 import { answer, at, chat, get, post, type Answer } from '../flows/calls.ts'
-import { openSite, ROLES_APART } from '../flows/deployment.ts'
+import { ROLES_APART, siteFor } from '../flows/deployment.ts'
 import { eventually } from '../flows/eventually.ts'
 import { REPOSITORY, whole, type Process } from '../flows/program.ts'
-import { kafka } from '../servers/kafka.ts'
-import { mongodb } from '../servers/mongodb.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { canBox, startBoxed } from './boxed.ts'
 import { compiledCode } from './compiled-code.ts'
 
 t.setTimeout(1_800_000)
 
-const scratch = await mkdtemp(join(tmpdir(), 'tollgate-image-'))
-t.teardown(() => rm(scratch, { recursive: true, force: true }))
+const scratch = await folderFor(t)
 const image = join(scratch, 'root')
 execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image], { stdio: ['ignore', 'ignore', 'inherit'] })
 const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'))
@@ -67,13 +64,10 @@ t.test('its archive names its user, its command and its layer by their digests',
 })
 
 t.test('it runs in each role as its user, with a read-only root file system where possible', async (t) => {
-  const [store, brokers] = [await mongodb(t), await kafka(t)]
-  if (store === null || brokers === null) return
+  const place = await siteFor(t)
+  if (place === null) return
+  const { site, folder } = place
   t.comment(canBox ? 'in a chroot' : 'in place: a chroot needs root')
-  const site = openSite({ mongodb: store, brokers })
-  t.teardown(() => site.close())
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
   await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
   const env = { ...(await site.settings(folder)), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }
   // In the chart only a worker's pod has /tmp.
@@ -129,8 +123,7 @@ const OPERATIONS = {
 
 /** Creates these operations in the image, as a pod's user without a name where possible. Those that are accepted have ended. */
 async function operate(t: Test, bodies: readonly object[]): Promise<Answer['body'][]> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
   const one = await startBoxed({ image, folder, role: 'all', owner: POD_USER, env: { NODE_DEBUG_NATIVE: 'COMPILE_CACHE' } })
   t.teardown(() => one.kill())

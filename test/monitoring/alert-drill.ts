@@ -1,7 +1,6 @@
 /** What the drills of alerts share: the conditions of the chart's alerts and the queries of their runbooks, with shortened times. */
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { parse, stringify } from 'yaml'
@@ -45,12 +44,6 @@ export async function drill(t: Test, prometheus: Prometheus, alert: string, mean
 export async function answersOf(prometheus: Prometheus, alert: string): Promise<string[]> {
   const answers = await Promise.all(queriesOf(alert).map((query) => prometheus.query(query)))
   return answers.map((samples) => samples.map(({ metric, value }) => `${Object.values(metric).join(' ')} ${Number(value[1])}`).join('; '))
-}
-
-export async function folderFor(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
-  return folder
 }
 
 export const hostsOf = (...programs: { opsUrl: string }[]) => programs.map(({ opsUrl }) => new URL(opsUrl).host)

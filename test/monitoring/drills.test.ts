@@ -18,7 +18,8 @@ import { KAFKA_NAMES, ownKafka } from '../servers/kafka.ts'
 import { MONGODB_NAMES, ownMongodb } from '../servers/mongodb.ts'
 import { freePort } from '../servers/process.ts'
 import { ownPrometheus } from '../servers/prometheus.ts'
-import { answersOf, drill, folderFor, hostsOf, logHas } from './alert-drill.ts'
+import { folderFor } from '../temporary-folder.ts'
+import { answersOf, drill, hostsOf, logHas } from './alert-drill.ts'
 
 const FREE = { requestsPerMinute: 1_000_000 }
 const PLANS = [codingPlan('code', FREE), apiKey('code-key', 'code'), mediaPlan('studio', FREE, { maxConcurrentTasks: 50 }), apiKey('studio-key', 'studio')]

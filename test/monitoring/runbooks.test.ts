@@ -17,7 +17,8 @@ import { KAFKA_NAMES, kafka } from '../servers/kafka.ts'
 import { kubectl, kubernetes, KUBERNETES_NAMES } from '../servers/kubernetes.ts'
 import { MONGODB_NAMES, ownMongodb } from '../servers/mongodb.ts'
 import { ownPrometheus, type Prometheus } from '../servers/prometheus.ts'
-import { answersOf, fires, folderFor, hostsOf, logHas, shortenedRules } from './alert-drill.ts'
+import { folderFor } from '../temporary-folder.ts'
+import { answersOf, fires, hostsOf, logHas, shortenedRules } from './alert-drill.ts'
 
 const FREE = { requestsPerMinute: 1_000_000 }
 const CODER = { sessionWindow: { tokens: 500_000 }, weeklyWindow: { tokens: 5_000_000 } }

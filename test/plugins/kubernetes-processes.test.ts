@@ -1,7 +1,6 @@
 /** Two controller processes, as the chart runs them, over one API server and one MongoDB. Their lease lasts 15 s, which is not configurable. */
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { DEFAULT_ENGINES } from '../../src/backends/engines/engines-file.ts'
@@ -12,6 +11,7 @@ import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { emptyDatabase } from '../backends/store/empty-store.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { agree, coder, KEYS, leftovers, named } from './store-secret-agreement.ts'
 import { openOperator, type Operator } from './operator.ts'
 
@@ -25,8 +25,7 @@ const writes = async (one: Process) =>
 
 async function openControllers(t: Test, kubeconfig: string, storeUrl: string): Promise<{ operator: Operator; start(kubeconfig?: string): Promise<Process> }> {
   const operator = await openOperator(t, kubeconfig, storeUrl)
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  const folder = await folderFor(t)
   await writeFile(join(folder, 'engines.yaml'), DEFAULT_ENGINES)
   await writeFile(join(folder, 'sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
   const env = { STORE_URL: storeUrl, SEALING_KEY_FILE: join(folder, 'sealing.key'), ENGINES: join(folder, 'engines.yaml') }

@@ -1,6 +1,4 @@
 /** The official clients of MCP: both generations of the SDK, and the Inspector's CLI, which `npm run servers mcp-inspector` installs. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js'
@@ -10,6 +8,7 @@ import { run } from '../flows/run.ts'
 import { need } from '../servers/client.ts'
 import { openSources } from '../contracts/operations/sources.ts'
 import type { Urls } from '../contracts/operations/bodies.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { bearer } from './gateway.ts'
 import { openEndpoint, type Endpoint } from './mcp-endpoint.ts'
 
@@ -44,8 +43,7 @@ async function sdk1(t: Test, { url, raw }: Endpoint): Promise<Caller> {
 
 /** Runs the CLI for each request, as a shell would. */
 async function inspector(t: Test, { url, raw }: Endpoint, installed: string): Promise<Caller> {
-  const home = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(home, { recursive: true, force: true }))
+  const home = await folderFor(t)
   const program = join(dirname(installed), 'clients/launcher/build/index.js')
   const request = async (...args: string[]) => {
     const { code, stdout, stderr } = await run(process.execPath, [program, '--cli', url, '--transport', 'http', '--header', `Authorization: Bearer ${raw}`, ...args], { cwd: home, env: { HOME: home } })

@@ -1,12 +1,12 @@
 /** The official conformance suite of MCP over the endpoint. `npm run servers mcp-conformance` installs it. */
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import t from 'tap'
 import mcp from '../../plugins/mcp/mcp.ts'
 import { run } from '../flows/run.ts'
 import { need } from '../servers/client.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { openStudio } from './studio.ts'
 
 /** The suite calls tools of its own test server by name. Ours that do the same take their place. */
@@ -102,8 +102,7 @@ t.test('every scenario of the conformance suite that applies passes, of both rev
   // The suite has no option for headers.
   studio.app.server.prependListener('request', ({ headers }) => (headers.authorization ??= `Bearer ${studio.raw}`))
   const url = `${await studio.app.listen({ port: 0, host: '127.0.0.1' })}/mcp`
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   const failed = new Set<string>()
   let passed = 0
   for (const revision of REVISIONS) {

@@ -2,8 +2,7 @@
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fastify, { type FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
@@ -19,6 +18,7 @@ import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import type { Caller } from '../../plugins/auth/auth.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
+import { folderFor } from '../temporary-folder.ts'
 import { checkMessagesJson, checkMessagesStream } from './messages-schemas.ts'
 import { deriveKeys } from '../../src/domain/derived-keys.ts'
 
@@ -71,8 +71,7 @@ const ADMITTED: Admitted = {
 
 /** Writes an UPSTREAMS file, removed after the test. */
 export async function writeUpstreamsFile(t: Test, upstreams: object[]): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const folder = await folderFor(t)
   const file = join(folder, 'upstreams.yaml')
   await writeFile(file, JSON.stringify({ upstreams }))
   return file

@@ -4,6 +4,7 @@ import { Client } from 'undici'
 import { dropContinue } from '../../src/http/interim-answers.ts'
 import { ProtocolError } from '../../src/upstream/http/response-head.ts'
 import { ResponseParser } from '../../src/upstream/http/response-parser.ts'
+import { randomOf } from './translation.ts'
 
 /** `end`: `waits` where more must come. `isKept`: another request may follow on the connection. */
 export type Outcome = { status: number; body: string; end: 'whole' | 'failed' | 'waits'; isKept: boolean }
@@ -99,15 +100,10 @@ export function differenceOf(sent: Sent, ours: Outcome & { reason: string }, the
   return ours.isKept === theirs.isKept || (isHttp10 && !ours.isKept) ? null : said
 }
 
-/** Numbers in [0, below), the same for each seed (mulberry32). */
+/** Whole numbers in [0, below), the same for each seed. */
 function numbersOf(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below)
-  }
+  const random = randomOf(seed)
+  return (below) => Math.floor(random() * below)
 }
 
 const STATUS_LINES = ['HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', 'HTTP/1.1 200', 'HTTP/1.1 200 ', 'HTTP/1.0 200 OK', 'HTTP/1.1 204 No Content', 'HTTP/1.1 304 Not Modified', 'HTTP/1.1 429 Too Many', 'HTTP/1.1 503 a\tb \xff', 'HTTP/1.1 099 x', 'HTTP/1.1 20 x', 'HTTP/1.1 2000 x', 'HTTP/2.0 200 OK', 'HTTP/1.1  200 OK', 'http/1.1 200 OK', 'HTTP/1.1 101 Switching Protocols', 'ICY 200 OK']

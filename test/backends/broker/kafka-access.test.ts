@@ -1,10 +1,10 @@
 /** Kafka over TLS and SASL, with access control lists. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import kafkajs, { type AclOperationTypes as Operation, type AclResourceTypes as Resource } from 'kafkajs'
 import t from 'tap'
 import { KAFKA_USERS, ownKafka } from '../../servers/kafka.ts'
+import { folderFor } from '../../temporary-folder.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin } from './recording-broker.ts'
 import { handled, ready } from '../../contracts/broker.ts'
 
@@ -13,8 +13,7 @@ const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePattern
 t.test('authorization over TLS with SCRAM', async (t) => {
   const server = await ownKafka(t, { tls: true, sasl: 'scram-sha-256', acl: true })
   if (!server) return
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  const folder = await folderFor(t)
   const caFile = join(folder, 'ca.pem')
   const passwordFile = join(folder, 'password')
   await writeFile(caFile, server.ca)

@@ -1,7 +1,6 @@
 /** Media for the tests of `trim` and `merge`, made and decoded by ffmpeg directly, apart from the code under test. */
 import { execFileSync, spawnSync } from 'node:child_process'
-import { copyFile, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { copyFile, mkdtemp } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { available, type Programs } from '../../../src/backends/engines/local/ffmpeg/available.ts'
@@ -9,6 +8,7 @@ import type { Encoded } from '../../../src/backends/engines/local/ffmpeg/encode.
 import { merge, type MergeJob } from '../../../src/backends/engines/local/ffmpeg/merge.ts'
 import { trim, type TrimJob } from '../../../src/backends/engines/local/ffmpeg/trim.ts'
 import type { NotMade } from '../../../src/backends/engines/engine.ts'
+import { folderFor } from '../../temporary-folder.ts'
 
 const found = await available()
 
@@ -36,8 +36,7 @@ type Result = Encoded | NotMade
 
 /** A folder of the test, with functions that make media in it and run the operations. */
 export async function studio(t: Test) {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  const folder = await folderFor(t)
   let runs = 0
   const shared = { programs, limits: LIMITS, progress: () => {} }
   /** Keeps the result beyond the scratch folder of its run. */

@@ -1,20 +1,20 @@
 /** Child processes of runs: results, resource limits, no orphans. Scratch folders: created, removed, swept. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { hostname, tmpdir } from 'node:os'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { runChild, type ChildResult, type ChildRun } from '../../../src/backends/engines/process/child.ts'
 import { scratchFolder, sweepScratch } from '../../../src/backends/engines/process/scratch.ts'
+import { folderFor } from '../../temporary-folder.ts'
 
 const limits = { wallMs: 60_000, cpuSeconds: 60, addressSpaceBytes: 1 << 30, fileBytes: 1 << 20 }
 
 async function folder(t: Test): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(path, { recursive: true }))
+  const path = await folderFor(t)
   return path
 }
 

@@ -1,6 +1,5 @@
 /** Models of the operator in the engine `local-image`: small graphs that are made here, each with an effect that can be seen in a picture. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { missingOperations, openLocalImage } from '../../../engines/image/image-engine.ts'
@@ -10,6 +9,7 @@ import { onnxModel, type Graph, type Port } from '../../../engines/image/models/
 import { openEngines, type Input } from '../../../src/backends/engines/engine.ts'
 import type { OperationRequest } from '../../../src/domain/media-operations.ts'
 import { runControl } from '../../fakes/engine.ts'
+import { folderFor } from '../../temporary-folder.ts'
 import { at, decoded, decodedBytes, distance, open, paint, type Raw } from './pictures.ts'
 
 const skip = Object.values(missingOperations(readModels({}).models))[0] ?? false
@@ -38,8 +38,7 @@ const repeating = (scale: number, side: number | null = null): Graph =>
   })
 
 async function fileOf(t: Test, graph: Graph | Uint8Array): Promise<{ folder: string; model: string }> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  const folder = await folderFor(t)
   const model = join(folder, 'model.onnx')
   await writeFile(model, graph instanceof Uint8Array ? graph : onnxModel(graph))
   return { folder, model }

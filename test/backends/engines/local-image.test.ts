@@ -7,6 +7,7 @@ import { missingOperations } from '../../../engines/image/image-engine.ts'
 import { readModels } from '../../../engines/image/models.ts'
 import type { ProgramResult } from '../../../engines/image/operation-result.ts'
 import { imageOperations, type ImageOperation, type ImageOutcome } from '../../../engines/image/operations.ts'
+import { folderFor } from '../../temporary-folder.ts'
 import { at, decoded, decodedBytes, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
 
 const { models } = readModels({})
@@ -28,8 +29,7 @@ type Given = [t: Test, kind: ImageOperation, media: Uint8Array | string, mask?: 
 
 /** Writes what a run reads into a scratch folder, and says what the run gets. */
 async function prepared(...[t, kind, media, mask = null, more = {}]: Given) {
-  const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(scratch, { recursive: true }))
+  const scratch = await folderFor(t)
   const file = async (name: string, content: Uint8Array | string): Promise<string> => {
     if (typeof content === 'string') return content
     await writeFile(join(scratch, name), content)
@@ -213,8 +213,7 @@ testOf('inpaint', 'a result of more bytes than the limit fails as result_too_lar
 })
 
 testOf('inpaint', 'a program reads nothing outside its scratch folder and its packages', async (t) => {
-  const elsewhere = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(elsewhere, { recursive: true }))
+  const elsewhere = await folderFor(t)
   await writeFile(join(elsewhere, 'secret.png'), await png(quarters(10, 10)))
   const outcome = await run(t, 'inpaint', join(elsewhere, 'secret.png'), await nothing(10, 10))
   t.match(outcome, { outcome: 'failed', code: 'internal', retryable: true, cause: /ERR_ACCESS_DENIED/ })
@@ -442,8 +441,7 @@ testOf('ai_edit', 'a scene is laid over a picture of any format as the strength 
 })
 
 t.test('operations whose packages are not installed are named with what to install', async (t) => {
-  const elsewhere = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(elsewhere, { recursive: true }))
+  const elsewhere = await folderFor(t)
   await cp(join(import.meta.dirname, '../../../engines/image/packages.ts'), join(elsewhere, 'packages.ts'))
   const { missingHere } = (await import(join(elsewhere, 'packages.ts'))) as { missingHere: (withNetwork: boolean) => string | null }
   t.equal(missingHere(true), 'sharp and onnxruntime-node are not installed: npm install --include=optional')

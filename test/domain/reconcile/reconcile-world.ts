@@ -7,6 +7,7 @@ import { reconcilePlan, type PlanStep } from '../../../src/domain/reconcile/reco
 import type { ApiKeyResource, ApiKeySpec, Condition, PlanResource, PlanSpec } from '../../../src/backends/resources/resources.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { keyVersion } from '../../contracts/store/acme.ts'
 
 export const T0 = Date.UTC(2026, 0, 5)
 export const HOUR = 3_600_000
@@ -108,27 +109,8 @@ function textOf(step: KeyStep): string {
 export function version(resource: ApiKeyResource, revision: number, facts: Partial<KeyVersion> = {}): KeyVersion {
   const { uid, namespace, name } = resource.metadata
   const id = keyVersionId(uid, revision)
-  return {
-    id,
-    keyId: uid,
-    revision,
-    tenant: namespace,
-    name,
-    subscription: subscriptionId(namespace, resource.spec.planRef.name),
-    product: 'Coding',
-    hash: `hash-${id}`,
-    sealed: '',
-    prefix: 'svc_live_abcdef',
-    state: 'active',
-    cap: null,
-    issuedAt: T0,
-    expiresAt: null,
-    endedAt: null,
-    overlapUntil: null,
-    secretName: null,
-    tell: [],
-    ...facts,
-  }
+  const subscription = subscriptionId(namespace, resource.spec.planRef.name)
+  return keyVersion(uid, revision, { id, tenant: namespace, name, subscription, hash: `hash-${id}`, sealed: '', state: 'active', issuedAt: T0, ...facts })
 }
 
 export function secretOf({ id, hash }: Pick<KeyVersion, 'id' | 'hash'>): FoundSecret {
