@@ -78,10 +78,19 @@ t.test('a sealing key that is missing: webhooks wait and the alert fires, and th
   const env = { EGRESS_ALLOW: '127.0.0.1/32' }
   const file = join(folder, 'data/sealing.key')
   const first = await start({ folder, env })
+  t.teardown(() => first.kill())
   const key = await first.key('studio-key')
   await first.stop()
   const line = readFileSync(file, 'utf8')
-  await writeFile(file, `${randomBytes(32).toString('base64')}\n`)
+  const newer = `${randomBytes(32).toString('base64')}\n`
+  await writeFile(file, `${newer}${line}`)
+  // A line that opens no key of the store would make the process not ready.
+  await declare(folder, 'plans', ...PLANS, apiKey('newer-key', 'studio'))
+  const between = await start({ folder, env })
+  t.teardown(() => between.kill())
+  await between.key('newer-key')
+  await between.stop()
+  await writeFile(file, newer)
   const second = await start({ folder, env })
   t.teardown(() => second.kill())
   const prometheus = await ownPrometheus(t, hostsOf(second))
