@@ -67,8 +67,7 @@ function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error
   if (error instanceof Unavailable) return overLimit(error.limit, { retryAfterSeconds: 2, cause: error })
   const { code, statusCode, validation, validationContext: context } = error as Partial<FastifyError>
-  if (validation)
-    return invalid(faultsOf(validation), context === 'headers' ? 'header' : context === 'querystring' ? 'query parameter' : undefined)
+  if (validation) return invalid(faultsOf(validation), context === 'querystring' ? 'query parameter' : undefined)
   if (code && KNOWN[code]) return new Failure(KNOWN[code], { cause: error })
   if (statusCode === 400) return new Failure('invalid_json', { cause: error })
   return new Failure('internal', { cause: error })

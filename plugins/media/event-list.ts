@@ -38,5 +38,5 @@ function writeCursor(position: number): string {
 function readCursor(cursor: string): number {
   const [, position] = /^event (\d{1,15})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
   if (position !== undefined && writeCursor(Number(position)) === cursor) return Number(position)
-  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
+  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }], 'query parameter')
 }

@@ -103,5 +103,5 @@ function openStream(): Stream {
 function lastEventId(header: string | string[] | undefined): number {
   const text = [header ?? ''].flat().join(',')
   if (/^\d{0,9}$/.test(text)) return Number(text)
-  throw invalid([{ path: '/Last-Event-ID', code: 'format', message: 'must be the id of an event of this stream' }])
+  throw invalid([{ path: '/Last-Event-ID', code: 'format', message: 'must be the id of an event of this stream' }], 'header')
 }

@@ -23,11 +23,18 @@ export function rarely(failed: (error: unknown) => void): (error: unknown) => vo
   let count = 0
   let last = ''
   return (error) => {
-    const message = error instanceof Error ? error.message : String(error)
-    count = error === null ? 0 : message === last ? count + 1 : 1
-    last = message
+    const kind = error === null ? '' : kindOf(error)
+    count = error === null ? 0 : kind === last ? count + 1 : 1
+    last = kind
     if (count > 0 && (Number.isInteger(Math.log2(count)) || count % MOST_UNREPORTED === 0)) failed(error)
   }
+}
+
+/** By what errors are equal: an `Unavailable` has the same message whatever its cause, and the texts of drivers have the numbers of connections. */
+function kindOf(error: unknown): string {
+  const { message, cause } = error as Error
+  const { code, name } = (cause ?? {}) as { code?: unknown; name?: unknown }
+  return `${message} ${String(code ?? name)}`
 }
 
 /** Runs `run` every `periodMs`, never twice at a time. Equal errors in a row go to `failed` ever more rarely. */

@@ -50,5 +50,5 @@ function writeCursor({ at, id }: UsagePosition): string {
 function readCursor(cursor: string): UsagePosition {
   const [, at, id] = /^usage (\d{1,15}) ([\w-]{1,128})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
   if (at !== undefined && id !== undefined && writeCursor({ at: Number(at), id }) === cursor) return { at: Number(at), id }
-  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
+  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }], 'query parameter')
 }

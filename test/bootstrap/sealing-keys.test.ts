@@ -43,5 +43,8 @@ t.test('a process that opens no API key of the store says so and is not ready, a
   await mintBy(own, wrong, 'two')
   t.match([await failing(wrong), wrong.logged], [[{ ok: false, detail: 'SEALING_KEY_FILE is not the file that sealed the keys of this store' }], ['sealing_key_wrong']])
   const right = await start(`${own}\n`)
+  for (let n = 0; n < 120; n++) await mintBy(other, right, `a${n}`)
   t.same([await failing(right), right.logged], [[], []])
+  const late = await start(`${own}\n`)
+  t.same([await failing(late), late.logged], [[], []], 'after more than a hundred that it does not open')
 })

@@ -74,4 +74,8 @@ if (!missing(t, ['helm'])) {
       await t.rejects(rendered('required', more), { message: sentence })
     })
   }
+
+  t.test('it takes a budget as large as its Deployment that is off', async (t) => {
+    await t.resolves(rendered('required', ['--set', 'dispatcher.podDisruptionBudget.enabled=false,dispatcher.podDisruptionBudget.minAvailable=2']))
+  })
 }

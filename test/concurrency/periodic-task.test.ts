@@ -1,4 +1,5 @@
 import t from 'tap'
+import { Unavailable } from '../../src/domain/errors.ts'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 
 t.test('failures in a row are reported ever more rarely, and the first one after a success at once', async (t) => {
@@ -28,7 +29,7 @@ t.test('another failure is reported at once, and an equal one again after 512 at
   const task = periodicTask(
     1_000,
     async () => {
-      throw new Error(++run <= 11 ? 'one fault' : 'another')
+      throw new Unavailable('store', Object.assign(new Error(`connection ${++run}`), { code: run <= 11 ? 'ECONNREFUSED' : 13 }))
     },
     () => void reported.push(run),
   )

@@ -7,7 +7,7 @@ import { openSseParser } from './sse-parser.ts'
 import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 
 /** How much more of a model's text is read for its usage after a stop sequence. */
-const BYTES_AFTER_STOP = 64 * 1024
+const TEXT_AFTER_STOP = 64 * 1024
 
 /** The model still writes. */
 const WRITING: Phase = { name: 'open' }
@@ -18,8 +18,8 @@ export type RewriterOutput = {
   write(bytes: string): void
   /** Whether the answer is complete but for its usage and terminal event. */
   answer(state: 'complete' | undefined): void
-  /** The answer was stopped here, and the model, which does not know it, wrote so many more bytes: it is read on for its usage. Such an answer cannot fail any more. */
-  readOn(bytes: number): void
+  /** The answer was stopped here, and the model, which does not know it, wrote so many more characters: it is read on for its usage. Such an answer cannot fail any more. */
+  readOn(characters: number): void
   /** The wire's terminal event was written. `cutsOff`: the upstream has more, which is not needed. */
   done(cutsOff?: boolean): void
   fail(failure: Failure): void
@@ -31,16 +31,16 @@ export function openStreamRewriter(
 ): Pick<StreamRewriter, 'push' | 'end' | 'phase'> {
   let phase: Phase = WRITING
   let written = ''
-  let bytesAfterStop = 0
+  let afterStop = 0
   const output: RewriterOutput = {
     write: (bytes) => (written += bytes),
     answer(state) {
       if (phase.name === 'open' && phase.answer !== state) phase = state ? { name: 'open', answer: state } : WRITING
     },
-    readOn(bytes) {
-      bytesAfterStop += bytes
-      if (bytesAfterStop > BYTES_AFTER_STOP) output.done(true)
-      else if (bytesAfterStop === bytes) phase = { name: 'open', answer: 'stopped' }
+    readOn(characters) {
+      afterStop += characters
+      if (afterStop > TEXT_AFTER_STOP) output.done(true)
+      else if (afterStop === characters) phase = { name: 'open', answer: 'stopped' }
     },
     done: (cutsOff = false) => (phase = { name: 'done', cutsOff }),
     fail(failure) {

@@ -112,6 +112,15 @@ t.test('the file and a folder created for it are accessible to their owner only'
   t.equal(mode(place.file), '600')
 })
 
+t.test('a schema before the first that is upgraded is refused', async (t) => {
+  const place = freshFile(t)
+  await (await place.open()).close()
+  const raw = new DatabaseSync(place.file)
+  raw.exec(`UPDATE meta SET value = '8'`)
+  raw.close()
+  await t.rejects(place.open(), { message: `The store ${place.file} has schema 8, and schema 9 is the earliest that is upgraded.` })
+})
+
 t.test('a newer schema is refused and left unchanged', async (t) => {
   const place = freshFile(t)
   const store = await place.open()

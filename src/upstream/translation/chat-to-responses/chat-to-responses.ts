@@ -204,7 +204,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
       close('stop', to)
       if (!includeUsage) to.write(DONE)
     }
-    to.readOn(type.endsWith('.delta') ? data.length : 0)
+    to.readOn(type.endsWith('.delta') ? String(event['delta']).length : 0)
   })
 
   function begin(response: Members, to: RewriterOutput): void {

@@ -36,7 +36,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     if (!isMembers(event)) return
     const type = String(event['type'])
     if (isMembers(event['response'])) return whole(type, event['response'])
-    if (stopped) return to.readOn(type.endsWith('.delta') ? data.length : 0)
+    if (stopped) return to.readOn(type.endsWith('.delta') ? String(event['delta']).length : 0)
     const key = String(event['output_index'])
     if (TEXTS.includes(type)) text(`${key}.${String(event['content_index'])}`, String(event['delta']))
     else if (type in THOUGHTS && context.thinking) thought(key, type, event)

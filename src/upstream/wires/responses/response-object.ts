@@ -38,7 +38,7 @@ const MAX_REPEATED_BYTES = 256 * 1024
 
 export type RepeatedMembers = Members
 
-/** The members that every response to this request repeats, with the tools that the upstreams get. `allow`: what all upstreams allow. */
+/** The members that every response to this request repeats, with the tools that every upstream gets. `allow`: what all upstreams allow. */
 export function repeatedMembers(body: Members, allow: ReadonlySet<string>): RepeatedMembers {
   // A copy, because V8 makes a slow dictionary of an object that gets so many members one by one.
   const repeated = { ...REPEATED }
