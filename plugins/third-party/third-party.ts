@@ -25,6 +25,7 @@ const CLOSED = [
   'uploads',
   'taskWatch',
   'checks',
+  'endings',
   'openBodyShare',
   'parseBody',
   'publicUrl',

@@ -136,7 +136,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     const names: Record<string, string> = { namespace: GATE, tenant: TENANT, name: 'coding', role: 'gateway', pod: metadata.name }
     const reading = runbookCommands().flatMap(({ page, command }) => {
       const text = command.replaceAll(/<(\w+)>/g, (placeholder, name: string) => names[name] ?? placeholder)
-      return /<\w+>|^helm | (cordon|delete|rollout|port-forward|--yes|--previous)\b/.test(text) ? [] : [{ page, text }]
+      return /<\w+>|^helm | (cordon|delete|rollout|scale|port-forward|--yes|--previous)\b/.test(text) ? [] : [{ page, text }]
     })
     t.ok(reading.length >= 12, `${reading.length} commands`)
     for (const { page, text } of reading) await t.resolves(sh(text), `${page}: ${text}`)
