@@ -28,7 +28,7 @@ t.test('a file that is not valid YAML changes nothing, however long, and is repo
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }), apiKey('ci', 'studio'))
   await syncTwice()
   t.match(resources.get(STUDIO), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
-  t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
+  t.same(resources.health(), { ok: true, detail: 'manifests loaded', refused: 0 })
 })
 
 t.test('a refused document changes nothing; the other documents of its file are applied, and missing ones are deleted', async (t) => {
@@ -70,7 +70,7 @@ t.test('a document that does not name its resource validly may be any resource o
     await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }))
     await settle(resources, folder)
     t.same([resources.get(STUDIO), resources.get(CI)], [null, null])
-    t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
+    t.same(resources.health(), { ok: true, detail: 'manifests loaded', refused: 0 })
     await resources.close()
   }
 })
@@ -295,5 +295,5 @@ t.test('only manifests are read: other names, hidden files and folders are not',
   await folder.write('empty.yml', '# nothing\n---\n')
   const { resources } = await openWatched(folder)
   t.ok(resources.get(STUDIO))
-  t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
+  t.same(resources.health(), { ok: true, detail: 'manifests loaded', refused: 0 })
 })
