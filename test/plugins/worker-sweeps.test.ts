@@ -109,10 +109,18 @@ async function openRuns(t: Test, isAlone = false) {
     passes++
     return []
   }
-  const counted = { ...away.backend, openTasks }
-  const warn = () => void passes++
+  // A pass that fails is not always logged.
+  const takeLease: Store['takeLease'] = async (name, ...rest) => {
+    try {
+      return await away.backend.takeLease(name, ...rest)
+    } catch (error) {
+      if (name === 'sweep-tasks') passes++
+      throw error
+    }
+  }
+  const counted = { ...away.backend, openTasks, takeLease }
   const tasks = { store: counted, clock: () => now, publish() {}, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, republished() {}, open() {}, log: { ...SILENT, warn } as never })
+  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, republished() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   return {
     away,
