@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
+import { ignoreContentType } from '../../src/http/ignored-content-type.ts'
 import type { FileFacts, Files } from '../../src/backends/files/files.ts'
 import { verifySignedUrl } from '../../src/domain/signed-urls.ts'
 import { clientHasIt, rangeOf } from './conditional-requests.ts'
@@ -91,11 +92,7 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
 
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
-    // The content decides what a file is: the header is not read, and so it is not refused either.
-    scope.addHook('onRequest', (request, _reply, done) => {
-      delete request.raw.headers['content-type']
-      done()
-    })
+    scope.addHook('onRequest', ignoreContentType)
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
     scope
       .withTypeProvider<TypeBoxTypeProvider>()

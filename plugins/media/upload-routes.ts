@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fastify'
+import { ignoreContentType } from '../../src/http/ignored-content-type.ts'
 import { uploadOwner } from '../../src/tasks/receive-upload.ts'
 import { callerOf } from './caller.ts'
 import { TaskParams } from './request-schemas.ts'
@@ -13,11 +14,7 @@ export function uploadRoutes(app: FastifyInstance, reads: FastifyContextConfig):
 
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
-    // The content decides what a file is: the header is not read, and so it is not refused either.
-    scope.addHook('onRequest', (request, _reply, done) => {
-      delete request.raw.headers['content-type']
-      done()
-    })
+    scope.addHook('onRequest', ignoreContentType)
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload))
     scope.post('/uploads', { config, bodyLimit: app.uploads.limits.bytes }, async (request, reply) => {
       const failure = await callerOf(request).earlierFailure()

@@ -11,6 +11,7 @@ const TEXT_AFTER_STOP = 64 * 1024
 
 /** The model still writes. */
 const WRITING: Phase = { name: 'open' }
+const STOPPED: Phase = { name: 'open', answer: 'stopped' }
 
 /** What the handler of an event may do. */
 export type RewriterOutput = {
@@ -40,7 +41,7 @@ export function openStreamRewriter(
     readOn(characters) {
       afterStop += characters
       if (afterStop > TEXT_AFTER_STOP) output.done(true)
-      else if (afterStop === characters) phase = { name: 'open', answer: 'stopped' }
+      else phase = STOPPED
     },
     done: (cutsOff = false) => (phase = { name: 'done', cutsOff }),
     fail(failure) {

@@ -143,7 +143,7 @@ function Thumbnail({ task, url, type }: { task: Task; url: string; type: string 
   )
 }
 
-/** Loads the beginning of a video once it is near the visible part of the page, to show a picture of it: Safari shows none without a time. */
+/** Loads the beginning of a video once it is near the visible part of the page, for a picture of it: Safari shows none without a time. */
 function LazyVideo({ url }: { url: string }) {
   const [element, setElement] = useState<HTMLVideoElement | null>(null)
   const [isNear, setNear] = useState(false)
