@@ -42,7 +42,7 @@ export const EXAMPLES: readonly Example[] = [
   },
   {
     kind: 'ai_edit',
-    text: 'Changes a picture as the prompt says, by a model of a provider. Without one, a drawn scene of the prompt is laid over the source and marked as a preview; no model has a part in it.',
+    text: 'Changes a picture as the prompt says, by a model of a provider. Without one, a drawn scene of the prompt is laid over the source and marked as a preview; no model is involved.',
     sources: { MEADOW },
     body: { operation: 'ai_edit', media_url: '$MEADOW', prompt: 'Snow at night', strength: 0.6 },
     shows: 'A balloon over a meadow; the scene of night over it',

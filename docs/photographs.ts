@@ -121,7 +121,7 @@ try {
     row('upscale, scale 4', 'a part of astronaut.png', large)
     writeFileSync(join(folder, 'large.png'), large.bytes)
     const rocket = file('rocket.jpg')
-    for (const [what, hole] of [['inpaint, a mast', MAST], ['inpaint, a part of a thing', TIP]] as const) {
+    for (const [what, hole] of [['inpaint, a mast', MAST], ['inpaint, part of an object', TIP]] as const) {
       const mask = await maskOf(rocket, hole)
       const filled = await run(program, key, { operation: 'inpaint', media_url: await send('rocket.jpg'), mask_url: await send('mask.png', mask), prompt: 'sky' })
       row(what, 'rocket.jpg', filled)

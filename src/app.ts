@@ -33,7 +33,7 @@ import type { Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
 declare module 'fastify' {
-  // A backend that the role does not use is absent; a plugin that declares it then stops the start.
+  // A backend that the role does not use is absent; a plugin that declares it then prevents startup.
   interface FastifyInstance {
     config: Config
     /** The store's time, epoch milliseconds. */

@@ -23,7 +23,7 @@ const MOST_TOGETHER = 16
 /** Those that take so long that they are run beside the rest, that replace the clock, or that look at what their process has loaded. */
 const ALONE =
   /^test\/(?:dashboard|image|pods|simulation|tracing)\/|\/(?:connections|docs|local-(?:image|merge|trim)|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
-/** Those that take long with real servers, and are skipped for the most part without. */
+/** Those that are slow with real servers, and mostly skipped without. */
 const WITH_SERVERS = /^test\/(?:chart|drills|flows|monitoring|servers)\//
 /** Their files share processes, and need servers. */
 const BACKENDS = /^test\/backends\//

@@ -29,7 +29,7 @@ const BackgroundRemove = Type.Object(
     output: Type.Enum(['probabilities', 'logits'], {
       default: 'probabilities',
       description:
-        'What the first output has for each pixel: how much of it belongs to the subject, 0 to 1, or the number whose sigmoid that is.',
+        'What the first output has for each pixel: the share of it that belongs to the subject, from 0 to 1, or the logit of that share.',
     }),
   },
   closed,
@@ -46,7 +46,7 @@ const Upscale = Type.Object(
     white,
     mean: mean([0, 0, 0]),
     deviation: deviation([1, 1, 1]),
-    outputWhite: value('What white is in the output: 1 or 255.'),
+    outputWhite: value('Value of white in the output: 1 or 255.'),
     tile: Type.Integer({
       minimum: 16,
       maximum: 4096,
@@ -71,7 +71,7 @@ const Inpaint = Type.Object(
     white,
     mean: mean([0, 0, 0]),
     deviation: deviation([1, 1, 1]),
-    outputWhite: value('What white is in the output: 1 or 255.'),
+    outputWhite: value('Value of white in the output: 1 or 255.'),
     mask: Type.Enum(['white', 'black'], {
       default: 'white',
       description:
@@ -87,7 +87,7 @@ export const MODEL_SCHEMAS = { background_remove: BackgroundRemove, upscale: Ups
 export type BackgroundRemoveModel = Static<typeof BackgroundRemove>
 export type UpscaleModel = Static<typeof Upscale>
 export type InpaintModel = Static<typeof Inpaint>
-/** Without an own model, inpainting continues the surroundings by a classical method. */
+/** Without an operator's model, inpainting continues the surroundings by a classical method. */
 export type Models = { background_remove: BackgroundRemoveModel; upscale: UpscaleModel; inpaint: InpaintModel | null }
 export type Modelled = keyof Models
 

@@ -33,7 +33,7 @@ const OPTIONS = { intraOpNumThreads: 1, interOpNumThreads: 1, enableCpuMemArena:
 export async function openNetwork(model: string): Promise<Network> {
   const { InferenceSession, Tensor } = ((await import(RUNTIME)) as { default: Runtime }).default
   const session = await InferenceSession.create(model, OPTIONS).catch((error: unknown) => {
-    throw new Error(`${model} is no model that ONNX Runtime loads: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${model} is not a model that ONNX Runtime can load: ${messageOf(error)}`, { cause: error })
   })
   const inputs = session.inputMetadata.map(portOf)
 

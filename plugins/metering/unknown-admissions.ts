@@ -12,7 +12,7 @@ export type UnknownAdmissions = {
   release(now: number): Promise<number>
 }
 
-/** An own reservation that is not in flight and older than this belongs to an admission with an unknown outcome. */
+/** A reservation of this process that is not in flight and older than this belongs to an admission with an unknown outcome. */
 export const UNKNOWN_MS = 30_000
 /** A record that nobody changes is read ever more rarely, down to this. */
 const LONGEST_MS = 600_000

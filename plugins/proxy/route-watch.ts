@@ -1,4 +1,4 @@
-/** The routes of the PROXY_ROUTES file in force. An invalid file stops the start; later it is logged once, and the last valid one stays in use. */
+/** The routes in force of the PROXY_ROUTES file. An invalid file prevents startup; later it is logged once and the last valid one stays. */
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import { watchFile, type WatchedFile } from '../../src/concurrency/watched-file.ts'

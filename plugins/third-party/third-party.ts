@@ -1,6 +1,6 @@
 /**
  * Registers the plugins of PLUGINS in order, in a separate scope behind `auth` and `metering`, with the decorators of `docs/plugins.md`
- * only. A broken one stops the start with a sentence that names it.
+ * only. A broken one prevents startup, with a sentence that names it.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

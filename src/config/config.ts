@@ -125,7 +125,7 @@ export const SETTINGS = {
   DASHBOARD: setting(
     'auto',
     oneOf(['auto', ...DASHBOARD_MODES] as const),
-    'The web pages at /dashboard. local: a one-time sign-in link, printed at the start, on loopback only; oidc: sign-in at the provider of OIDC_ISSUER; off: no pages. auto is local in the role all on a sqlite: store and a loopback address, else off.',
+    'The web pages at /dashboard. local: a one-time sign-in link, printed at startup, on loopback only; oidc: sign-in with the provider of OIDC_ISSUER; off: no pages. auto is local in the role all on a sqlite: store and a loopback address, else off.',
   ),
   DASHBOARD_KEY_MANAGEMENT: setting(
     'false',

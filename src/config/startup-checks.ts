@@ -1,4 +1,4 @@
-/** Startup checks by role: settings that contradict each other, such as a worker over SQLite, stop the start with one sentence. */
+/** Startup checks by role: settings that contradict each other, such as a worker over SQLite, prevent startup, with a one-sentence error. */
 import type { Config } from './config.ts'
 import { dashboardMode, isLocal, managesKeys } from './dashboard-mode.ts'
 import { needs, serves, type Backend } from './needed-backends.ts'

@@ -25,7 +25,7 @@ export const LIMITS = {
     'memory of bodies in one gateway: `BODY_MEMORY_MIB`; a tenant may hold as much as is still free for everyone',
   ],
   upstreams: ['server_overloaded', 'no upstream answered: each failed, refused or is skipped by its circuit breaker'],
-  reservation: ['server_overloaded', 'the reservation of the request was settled meanwhile, as by an expired lease'],
+  reservation: ['server_overloaded', 'the reservation of the request was settled meanwhile, such as after its lease expired'],
   key_changes: ['unavailable', 'the key, or its plan, changed at every attempt'],
   sealed_key: ['unavailable', 'the key cannot be decrypted with the sealing keys of this process'],
   task_changes: ['unavailable', 'the task was changed by another process while it was queued'],

@@ -106,7 +106,7 @@ async function verifyTasks({ store, eventsKeptSince, found }: Reading, tenant: s
   const byKey = new Map<string, string>()
   const events = new Set<string>()
   for await (const task of tasksOf(store, tenant)) {
-    // One that a release without an event log relayed is not expected there: also after a roll-back, whenever that was.
+    // One that a release without an event log relayed is not expected there: also after a rollback, whenever that was.
     const isLogged = task.eventsLogged && FINAL.includes(task.state) && task.outbox.length === 0 && (task.endedAt ?? 0) >= eventsKeptSince
     if (isLogged) for (const event of eventsOf(task)) events.add(deliveryId(task.id, event))
     const other = task.idempotency && byKey.get(task.idempotency.key)

@@ -27,7 +27,7 @@ t.test('the requests of README.md work in their order, and the receiver prints t
   const pasted = async (commands: string, env: Record<string, string> = {}): Promise<unknown> =>
     JSON.parse((await run('sh', ['-ec', here(commands)], { cwd: folder, env: { ...process.env, ...env } })).stdout)
 
-  t.equal(at(await pasted(chat), 'choices', 0, 'message', 'content'), 'This is the built-in echo, no model. You said: Hello')
+  t.equal(at(await pasted(chat), 'choices', 0, 'message', 'content'), 'This is the built-in echo, not a model. You said: Hello')
   const id = String(at(await pasted(picture), 'id'))
   const made = await eventually('the picture', async () => {
     const { body } = await get(program, media, `/api/v1/generations/${id}`)

@@ -50,7 +50,7 @@ t.test('a chat stream has usage only if the client requested it, and is settled 
       .slice(0, -2)
       .map((chunk) => chunk.choices[0].delta.content ?? '')
       .join(''),
-    'This is the built-in echo, no model. You said: Hello',
+    'This is the built-in echo, not a model. You said: Hello',
   )
 })
 

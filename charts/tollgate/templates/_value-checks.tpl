@@ -43,7 +43,7 @@
 {{- end -}}
 {{- with $values.dashboard -}}
 {{- if .enabled -}}
-{{- if not (and .oidc.issuer .oidc.clientId) }}{{ fail "dashboard.oidc.issuer and dashboard.oidc.clientId are required when dashboard.enabled is true: people sign in at an OpenID Connect provider." }}{{ end -}}
+{{- if not (and .oidc.issuer .oidc.clientId) }}{{ fail "dashboard.oidc.issuer and dashboard.oidc.clientId are required when dashboard.enabled is true: people sign in with an OpenID Connect provider." }}{{ end -}}
 {{- if not (regexMatch "^(https://|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])([:/]|$))[^?#]*$" .oidc.issuer) }}{{ fail (printf "dashboard.oidc.issuer was %q; it must be an https address without query or fragment." .oidc.issuer) }}{{ end -}}
 {{- $host := (urlParse $values.publicUrl).hostname -}}
 {{- if not (or (hasPrefix "https://" $values.publicUrl) (has $host (list "localhost" "127.0.0.1"))) }}{{ fail "publicUrl must be an https address when dashboard.enabled is true: a session must not travel in the clear." }}{{ end -}}

@@ -70,7 +70,7 @@ const Price = Type.Object(
     amount: Type.String({ pattern: FIELD_PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
     per: Type.Enum(['Job', 'Second', 'Megapixel'], {
       description:
-        'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.',
+        'Images and what is made from them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.',
     }),
   },
   { ...closed, description: 'The price of one unit, unless the plan has a price of its own.' },

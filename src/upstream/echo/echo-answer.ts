@@ -74,7 +74,7 @@ function textFor({ user, outputs }: EchoRequest): string {
   if (outputs.length > 0) return `The tool answered: ${outputs.join('\n').slice(0, MAX_ECHOED_LENGTH)}`
   const tokens = directive(user, 'tokens')
   if (tokens !== null) return 'word '.repeat(Math.min(MAX_TOKENS, Math.max(1, tokens)))
-  return `This is the built-in echo, no model. You said: ${user.length > MAX_ECHOED_LENGTH ? `${user.slice(0, MAX_ECHOED_LENGTH)} …` : user}`
+  return `This is the built-in echo, not a model. You said: ${user.length > MAX_ECHOED_LENGTH ? `${user.slice(0, MAX_ECHOED_LENGTH)} …` : user}`
 }
 
 function split(text: string, at: RegExp): string[] {

@@ -1,5 +1,5 @@
 /**
- * HTTP server of the built-in echo: an upstream on loopback that speaks every wire, so that a fresh checkout answers. It is no model
+ * HTTP server of the built-in echo: an upstream on loopback that speaks every wire, so that a fresh checkout answers. It is not a model
  * (`docs/echo.md`) and is called as a real one is, over HTTP and with an API key.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'

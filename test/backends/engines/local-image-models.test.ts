@@ -138,7 +138,7 @@ t.test('inpaint by a model: the hole gets what it makes, all else stays; masks a
 t.test('what is no model, or does not fit, is refused when the engine is opened, with what to change', { skip }, async (t) => {
   const open = [port('picture', 3)]
   const cases: [operation: Modelled, graph: Graph | Uint8Array, wants: object, message: RegExp][] = [
-    ['upscale', Buffer.from('no model'), { scale: 2 }, /^upscale\.model: .*model\.onnx is no model that ONNX Runtime loads: /],
+    ['upscale', Buffer.from('no model'), { scale: 2 }, /^upscale\.model: .*model\.onnx is not a model that ONNX Runtime can load: /],
     ['upscale', repeating(2), { scale: 4 }, /^upscale\.model: it makes 128 by 128 pixels of 64 by 64: scale cannot be 4$/],
     ['upscale', repeating(2), {}, /^upscale\.scale is required$/],
     ['upscale', repeating(2), { scale: 2, colours: 3 }, /^upscale\.colours is not a setting$/],

@@ -93,7 +93,7 @@ type Uploaded = { media_url: string; content_type: string; width: number | null;
 
 /** Uploads a file under a plan; `progress` gets 0 to 1. Throws a `Problem`. XMLHttpRequest, because fetch reports no progress of a body. */
 export function upload(plan: string, file: File, progress: (share: number) => void, abort: AbortSignal): Promise<Source> {
-  if (file.size > UPLOAD_BYTES) return Promise.reject(new Problem(413, 'payload_too_large', 'A file has at most 100 MiB.'))
+  if (file.size > UPLOAD_BYTES) return Promise.reject(new Problem(413, 'payload_too_large', 'A file may have at most 100 MiB.'))
   const { promise, resolve, reject } = Promise.withResolvers<Source>()
   const request = new XMLHttpRequest()
   request.open('POST', apiUrl('/media/uploads', { plan }))

@@ -180,7 +180,7 @@ function Zoom({ url, name }: { url: string; name: string }) {
       </button>
       {isOpen && (
         <Dialog title={name} close={() => setOpen(false)} wide>
-          <div class="zoom" tabIndex={0} role="region" aria-label="Picture in its full size">
+          <div class="zoom" tabIndex={0} role="region" aria-label="Picture at full size">
             <img src={url} alt={name} />
           </div>
         </Dialog>

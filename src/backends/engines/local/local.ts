@@ -31,7 +31,7 @@ export const openLocal: OpenEngine = async (_name, options, { runs } = { runs: t
   if (!runs) return quoting()
   await sweepScratch(scratch)
   const found = await installed(ffmpeg === null ? undefined : [ffmpeg])
-  // A build that lacks something is rare, and executing it takes long: until it was examined, all formats are offered.
+  // A build that lacks something is rare, and executing it is slow: until it was examined, all formats are offered.
   let films = operationsOf(found.outcome === 'missing' ? found : { ...found, formats: ALL_FORMATS })
   const settled =
     found.outcome === 'missing' ? Promise.resolve() : examine(found.programs).then((build) => void (films = operationsOf(build)))
@@ -72,7 +72,7 @@ function readOptions({ scratch = SCRATCH, ffmpeg = null, ...others }: Record<str
   return { scratch: absolutePath('scratch', scratch), ffmpeg: ffmpeg === null ? null : absolutePath('ffmpeg', ffmpeg) }
 }
 
-/** What programs were found to have, by their paths: executing them takes long. */
+/** What programs were found to have, by their paths: executing them is slow. */
 const builds = new Map<string, Promise<Available>>()
 
 function examine(programs: Programs): Promise<Available> {

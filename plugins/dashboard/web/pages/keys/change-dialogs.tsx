@@ -56,7 +56,7 @@ export function RotateDialog({ of: { name }, close, confirm, overlap }: Props & 
 export function SuspendDialog({ of: { name }, close, confirm }: Props) {
   return (
     <Confirm title={`Suspend ${name}`} close={close} action="Suspend" submit={() => confirm('suspend')}>
-      <p>Requests with this key are refused within a second, until you resume it. Tasks that it has already created go on.</p>
+      <p>Requests with this key are refused within a second, until you resume it. Tasks that it has already created continue.</p>
     </Confirm>
   )
 }
