@@ -12,6 +12,7 @@ import {
   operationRequest,
   resultLimits,
   sourcesOf,
+  takes,
   type OperationBody,
   type SourceInfo,
 } from '../domain/media-operations.ts'
@@ -44,7 +45,7 @@ export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
 
 /**
  * Quotes a body under `record`, the subscription's as `currentRecord` read it. Throws, in this order: `invalid_request` with every faulty field, `url_not_allowed` with every
- * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `max_cost_exceeded`. Stores nothing.
+ * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `invalid_request` for sources that are here and of another kind, `max_cost_exceeded`. Stores nothing.
  */
 export async function quote(context: QuoteContext, body: TaskBody, record: Subscription): Promise<Quote> {
   const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
@@ -67,6 +68,7 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
   const operation = 'width' in request ? null : request
   const here = 'operation' in body ? await mediaOf(context, body, uploads) : []
+  refuseOtherMedia(body, here)
   const costAtMost = (media: readonly SourceInfo[]) =>
     costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
   const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
@@ -96,6 +98,17 @@ function refuseUnsupported(body: TaskBody, parameter: string | null): void {
   if (parameter === null) return
   const name = parameter === 'end_time' && 'duration' in body && body.duration !== undefined ? 'duration' : parameter
   throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${kindOf(body)}, or not with this value` }])
+}
+
+/** What is here need not be held for until the task runs and fails. */
+function refuseOtherMedia(body: TaskBody, here: readonly SourceInfo[]): void {
+  const media = sourcesOf(body).filter(({ role }) => role === 'media')
+  const errors = media.flatMap(({ path, role }, n): FieldError[] => {
+    const type = here[n]?.contentType
+    if (type === undefined || takes(kindOf(body), role, type)) return []
+    return [{ path, code: 'not_allowed', message: `is ${type}, which ${kindOf(body)} does not take` }]
+  })
+  if (errors.length > 0) throw invalid(errors)
 }
 
 function kindOf(body: TaskBody): string {

@@ -4,6 +4,7 @@ import { unsupportedParameter, USUAL_NAMES, type InputNames } from '../../src/ba
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { quote, type TaskBody } from '../../src/tasks/quote.ts'
+import { png, wav } from '../backends/engines/media-samples.ts'
 
 const RECORD = {
   plan: { uid: 'u', createdAt: 0, generation: 1 }, state: 'Active', verdict: null, activeFrom: null, activeUntil: null, terms: { media: { prices: [] } },
@@ -27,6 +28,24 @@ t.test('a parameter that the model of the route has no input for is a 400 that n
   ]
   for (const [given, path, names] of cases) {
     const run = () => quote(contextOf(names), given, RECORD)
+    if (path === null) t.equal((await run()).estimatedCost, 50_000, JSON.stringify(given))
+    else await t.rejects(run(), { code: 'invalid_request', facts: { errors: [{ path, code: 'not_allowed' }] } }, JSON.stringify(given))
+  }
+})
+
+t.test('a source that is here and of a kind that the operation does not take is a 400 that names it, before any hold', async (t) => {
+  const picture = `data:image/png;base64,${png(4, 4).toString('base64')}`
+  const sound = `data:;base64,${wav(10).toString('base64')}`
+  const elsewhere = 'https://example.com/a.png'
+  for (const [given, path] of [
+    [{ operation: 'trim', start_time: 0, media_url: picture }, '/media_url'],
+    [{ operation: 'trim', start_time: 0, media_url: sound }, null],
+    [{ operation: 'merge', media_url: picture, media_urls: [elsewhere, elsewhere] }, '/media_url'],
+    [{ operation: 'upscale', media_url: sound }, '/media_url'],
+    [{ operation: 'upscale', media_url: picture }, null],
+    [{ operation: 'upscale', media_url: elsewhere }, null],
+  ] as [TaskBody, string | null][]) {
+    const run = () => quote(contextOf(), given, RECORD)
     if (path === null) t.equal((await run()).estimatedCost, 50_000, JSON.stringify(given))
     else await t.rejects(run(), { code: 'invalid_request', facts: { errors: [{ path, code: 'not_allowed' }] } }, JSON.stringify(given))
   }
