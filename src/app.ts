@@ -27,6 +27,7 @@ import { openStore, type Store } from './backends/store/store.ts'
 import { partsAtRate } from './http/minimum-body-rate.ts'
 import { openSourceProbes } from './tasks/probe-sources.ts'
 import { openUploads, type Uploads } from './tasks/receive-upload.ts'
+import { openFileInfo } from './tasks/source-info.ts'
 import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import type { Verified } from './verify/verify.ts'
@@ -215,6 +216,7 @@ function decorateTasks(app: FastifyInstance, { store, broker, files: results, en
     files: results,
     engines,
     refusedUrl,
+    fileInfo: openFileInfo(results),
     probeSources: openSourceProbes({ egress: app.egress, clock: app.clock }),
     clock: app.clock,
     uuid: monotonicUuids(randomUUIDv7),

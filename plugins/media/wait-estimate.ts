@@ -1,5 +1,6 @@
 /** Estimate of the time in the queue, for quotes. */
 import type { Store } from '../../src/backends/store/store.ts'
+import { NO_HOLDS, waitingIn } from '../../src/domain/subscription/holds.ts'
 import type { Quote } from '../../src/tasks/quote.ts'
 
 const SAMPLES = 10
@@ -17,7 +18,8 @@ export async function expectedWaitSeconds(store: Store, { record, object, kind }
   )
   if (latest.length === 0) return null
   const meanMs = latest.reduce((sum, { startedAt, endedAt }) => sum + ((endedAt ?? 0) - (startedAt ?? 0)), 0) / latest.length
-  const open = record.media?.holds.count ?? 0
+  const { holds = NO_HOLDS } = record.media ?? {}
+  const open = waitingIn(holds) + holds.running.size
   const slots = record.terms.media?.maxConcurrentTasks ?? 1
   return Math.ceil((Math.floor(open / slots) * meanMs) / 1000)
 }

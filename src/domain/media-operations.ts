@@ -147,7 +147,8 @@ export function amountsAtMost(request: GenerationRequest | OperationRequest, { p
 }
 
 /** What the header of a source says; null for a source that is not here, or whose type is unknown. */
-export type SourceInfo = (Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> & Partial<Pick<MediaInfo, 'atMostMs'>>) | null
+export type SourceInfo =
+  (Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> & Partial<Pick<MediaInfo, 'atMostMs'> & { bytes: number }>) | null
 
 /** A length (ms) with room for what headers and packets differ by: a tenth, and a second. */
 function withRoom(durationMs: number): number {

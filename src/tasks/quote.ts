@@ -18,16 +18,17 @@ import {
 } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
-import { NO_HOLDS } from '../domain/subscription/holds.ts'
+import { NO_HOLDS, waitingIn } from '../domain/subscription/holds.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
 import type { ProbeSources } from './probe-sources.ts'
-import { mediaOf } from './source-info.ts'
+import { mediaOf, type FileInfo } from './source-info.ts'
 import { checkSources, mediaElsewhere, storedData, type UrlChecks, type Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
-export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> & UrlChecks & { engines: Engines; probeSources: ProbeSources }
+export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> &
+  UrlChecks & { engines: Engines; fileInfo: FileInfo; probeSources: ProbeSources }
 
 type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max_cost?: string }
 /** A body that passed its schema. */
@@ -45,7 +46,7 @@ export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
 
 /**
  * Quotes a body under `record`, the subscription's as `currentRecord` read it. Throws, in this order: `invalid_request` with every faulty field, `url_not_allowed` with every
- * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `invalid_request` for sources that are here and of another kind, `max_cost_exceeded`. Stores nothing.
+ * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `invalid_request` for sources that are here and of another kind or too large, `max_cost_exceeded`. Stores nothing.
  */
 export async function quote(context: QuoteContext, body: TaskBody, record: Subscription): Promise<Quote> {
   const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
@@ -68,7 +69,7 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
   const operation = 'width' in request ? null : request
   const here = 'operation' in body ? await mediaOf(context, body, uploads) : []
-  refuseOtherMedia(body, here)
+  refuseSources(body, here, offer.route.max.bytes)
   const costAtMost = (media: readonly SourceInfo[]) =>
     costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
   const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
@@ -100,14 +101,21 @@ function refuseUnsupported(body: TaskBody, parameter: string | null): void {
   throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${kindOf(body)}, or not with this value` }])
 }
 
-/** What is here need not be held for until the task runs and fails. */
-function refuseOtherMedia(body: TaskBody, here: readonly SourceInfo[]): void {
-  const media = sourcesOf(body).filter(({ role }) => role === 'media')
-  const errors = media.flatMap(({ path, role }, n): FieldError[] => {
-    const type = here[n]?.contentType
-    if (type === undefined || takes(kindOf(body), role, type)) return []
-    return [{ path, code: 'not_allowed', message: `is ${type}, which ${kindOf(body)} does not take` }]
-  })
+/** Sources that are here and would fail the task, for which money would be held until then. `most`: bytes of all sources. */
+function refuseSources(body: TaskBody, here: readonly SourceInfo[], most: number): void {
+  const kind = kindOf(body)
+  let left = most
+  const errors = sourcesOf(body)
+    .filter(({ role }) => role === 'media')
+    .flatMap(({ path, role }, n): FieldError[] => {
+      const { contentType, bytes = 0 } = here[n] ?? {}
+      left -= bytes
+      if (contentType !== undefined && !takes(kind, role, contentType))
+        return [{ path, code: 'not_allowed', message: `is ${contentType}, which ${kind} does not take` }]
+      return left < 0
+        ? [{ path, code: 'maximum', message: `is too large: the sources of ${kind} have at most ${most} bytes together` }]
+        : []
+    })
   if (errors.length > 0) throw invalid(errors)
 }
 
@@ -159,15 +167,13 @@ export function publicQuote(
   const { media } = record.terms
   const available =
     record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
-  const holds = record.media?.holds ?? NO_HOLDS
-  const waiting = holds.count - holds.running.size
   return {
     object: 'quote',
     [object === 'operation' ? 'operation' : 'kind']: kind,
     estimated_cost: formatMoney(estimatedCost),
     available: formatMoney(available),
     affordable: estimatedCost <= available,
-    queue_position: waiting + 1,
+    queue_position: waitingIn(record.media?.holds ?? NO_HOLDS) + 1,
     estimated_wait_seconds: estimatedWaitSeconds,
   }
 }

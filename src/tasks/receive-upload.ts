@@ -8,7 +8,6 @@ import type { FileFacts } from '../backends/files/files.ts'
 import { Failure, overLimit } from '../domain/errors.ts'
 import { contentTypeOf, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { OPERATIONS, sourceLimits, takes } from '../domain/media-operations.ts'
-import { infoOf } from './source-info.ts'
 import type { SubmitContext } from './submit.ts'
 import { ownerOf, readUploads, uploadId } from './upload-ids.ts'
 
@@ -110,7 +109,7 @@ export function openUploads(context: SubmitContext, partsOf: (body: Readable) =>
   /** What a stored file is. Throws the failure of one that no operation would take, by what its header says. */
   async function checkedInfo(file: FileFacts, bytes: number): Promise<MediaInfo> {
     if (file.size !== bytes) throw new Failure('invalid_request', { message: 'The upload ended early.' })
-    const info = await infoOf(files, file)
+    const info = await context.fileInfo(file)
     if (!info) throw new Failure('unsupported_media_type', { message: 'This file is damaged.' })
     const pixels = (info.width ?? 0) * (info.height ?? 0)
     const kinds = [...OPERATIONS, 'video'].filter((kind) => takes(kind, 'media', info.contentType))

@@ -5,9 +5,9 @@ import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
+import { putNewest } from '../domain/long-lived-maps.ts'
 import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
-import type { Upload } from './source-urls.ts'
-import type { TaskContext } from './task-context.ts'
+import type { Upload, UrlChecks } from './source-urls.ts'
 
 /** Pieces of a header that lie apart in their file, where it is read to quote or to store. */
 const PIECES_MAX = 8
@@ -71,6 +71,29 @@ async function counted(
   return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
 }
 
+/** What stored files are, by `infoOf`. */
+export type FileInfo = (file: FileFacts, budget?: Budget) => Promise<MediaInfo | null>
+
+/** Files whose facts are remembered. */
+const KNOWN_MAX = 10_000
+
+/** Reads each file once, however often it is quoted: files do not change, and counting a length may take a second. */
+export function openFileInfo(files: Files): FileInfo {
+  const known = new Map<string, Promise<MediaInfo | null>>()
+  const whole = openBudget()
+  return (file, budget = openBudget()) => {
+    const found = known.get(file.id)
+    if (found) return found
+    const isOwn = budget.parts === whole.parts && budget.bytes === whole.bytes
+    const reading = infoOf(files, file, { budget })
+    putNewest(known, file.id, reading, KNOWN_MAX)
+    const forget = () => known.delete(file.id)
+    // The sources before it may have used up what counting may take.
+    reading.then(() => isOwn || (budget.parts > 0 && budget.bytes > 0) || forget(), forget)
+    return reading
+  }
+}
+
 /** Others have their turn between the pieces. */
 const uploadInfo = ({ bytes }: Upload, budget: Budget): Promise<MediaInfo | null> =>
   counted(mediaInfo(bytes, bytes.length), bytes.length, budget, (start, most) => setImmediate(bytes.subarray(start, start + most)))
@@ -80,15 +103,16 @@ const uploadInfo = ({ bytes }: Upload, budget: Budget): Promise<MediaInfo | null
  * that cannot be read now. What counting takes is bounded for all together.
  */
 export async function mediaOf(
-  { files, linkedFile }: Pick<TaskContext, 'files' | 'linkedFile'>,
+  { files, fileInfo, linkedFile }: { files: Files; fileInfo: FileInfo } & Pick<UrlChecks, 'linkedFile'>,
   body: OperationBody,
   uploads: readonly Upload[],
 ): Promise<SourceInfo[]> {
   const budget = openBudget()
-  const linkedInfo = async (url: string): Promise<MediaInfo | null> => {
+  const linkedInfo = async (url: string): Promise<SourceInfo> => {
     const id = linkedFile(url)
     const facts = id === null ? null : await files.stat(id).catch(() => null)
-    return facts && facts.size > 0 ? infoOf(files, facts, { budget }).catch(() => null) : null
+    const info = facts && facts.size > 0 ? await fileInfo(facts, budget).catch(() => null) : null
+    return info && facts && { ...info, bytes: facts.size }
   }
   const infos: SourceInfo[] = []
   for (const { path, from } of sourcesOf(body).filter(({ role }) => role === 'media')) {

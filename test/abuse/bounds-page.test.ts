@@ -36,6 +36,7 @@ const BOUNDS: [page: string, file: string, code: string][] = [
   ['uploads that arrive at once, of a tenant | 4;', 'src/tasks/receive-upload.ts', 'arriving: 4'],
   ['until it expires after 15 min', 'src/tasks/receive-upload.ts', 'LINK_MS = 15 * 60_000'],
   ['stored uploads of a tenant | 1,000, or 2 GiB', 'src/tasks/receive-upload.ts', 'count: 1_000, bytes: 2048 * MIB'],
+  ['reads none again | 10,000', 'src/tasks/source-info.ts', 'KNOWN_MAX = 10_000'],
   ['| 500, 250 | 429, `downloads`', 'plugins/files/files.ts', 'stalledMs: 300_000, perFile: 500, perAddress: 250'],
   ['of which nothing is read | 5 min', 'plugins/files/files.ts', 'stalledMs: 300_000'],
   ['a message | 16 MiB', 'plugins/proxy/websocket.ts', 'MAX_MESSAGE_BYTES = 16 * 1024 * 1024'],

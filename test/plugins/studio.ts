@@ -17,6 +17,7 @@ import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
 import { partsAtRate, type MinimumRate } from '../../src/http/minimum-body-rate.ts'
 import { openSourceProbes } from '../../src/tasks/probe-sources.ts'
 import { openUploads, type UploadLimits } from '../../src/tasks/receive-upload.ts'
+import { openFileInfo } from '../../src/tasks/source-info.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { monotonicUuids } from '../../src/tasks/task-ids.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
@@ -63,7 +64,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         return refusal && REFUSALS[refusal]
       }
       const tasks: SubmitContext = {
-        store: app.store, files, engines, refusedUrl, probeSources: probes ? openSourceProbes({ egress, clock: app.clock, deadlineMs: 60_000 }) : async (_plan, urls) => urls.map(() => null), clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
+        store: app.store, files, engines, refusedUrl, fileInfo: openFileInfo(files), probeSources: probes ? openSourceProbes({ egress, clock: app.clock, deadlineMs: 60_000 }) : async (_plan, urls) => urls.map(() => null), clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_MS,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks, uploads: openUploads(tasks, (body) => partsAtRate(body, uploadRate), uploadLimits) })

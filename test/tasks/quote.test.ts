@@ -1,9 +1,11 @@
 import t from 'tap'
 import type { Engines, Offer } from '../../src/backends/engines/engine.ts'
 import { unsupportedParameter, USUAL_NAMES, type InputNames } from '../../src/backends/engines/replicate/model-inputs.ts'
-import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import type { Hold, Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Files } from '../../src/backends/files/files.ts'
-import { quote, type TaskBody } from '../../src/tasks/quote.ts'
+import type { MediaInfo } from '../../src/domain/media-info.ts'
+import { holdsFrom } from '../../src/domain/subscription/holds.ts'
+import { publicQuote, quote, type Quote, type TaskBody } from '../../src/tasks/quote.ts'
 import { png, wav } from '../backends/engines/media-samples.ts'
 
 const RECORD = {
@@ -51,6 +53,22 @@ t.test('a source that is here and of a kind that the operation does not take is 
   }
 })
 
+t.test('sources that are here and larger together than the route allows are a 400, before any hold', async (t) => {
+  const files = { stat: async (id: string) => ({ id, size: Number(id) }) } as unknown as Files
+  const context = { ...contextOf(), files, linkedFile: (url: string) => url.slice(1), fileInfo: async () => ({ contentType: 'video/mp4' }) as MediaInfo }
+  const merge = (...media_urls: string[]) => quote(context, { operation: 'merge', media_urls } as TaskBody, RECORD)
+  t.equal((await merge('/500000', '/500000')).estimatedCost, 50_000)
+  await t.rejects(merge('/500000', '/500001'), { code: 'invalid_request', facts: { errors: [{ path: '/media_urls/1', code: 'maximum' }] } })
+})
+
+t.test('the queue position of a quote counts no pass-through requests, as that of a task does', async (t) => {
+  const hold = (kind: string) => ({ kind, run: null, readyAt: 0 }) as Hold
+  const holds = holdsFrom([['a', hold('proxy')], ['b', hold('image')], ['c', hold('proxy')]])
+  const record = { ...RECORD, anchor: null, media: { holds } } as unknown as Subscription
+  const quoted = { object: 'generation', kind: 'image', estimatedCost: 1, record } as unknown as Quote
+  t.equal(publicQuote(quoted, { key: { keyId: 'k', cap: null } }, 0, null)['queue_position'], 2)
+})
+
 function contextOf(names?: InputNames) {
   const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { kind: 'any', micro: 50_000, per: 'Job' } } as unknown as Offer['route']
   const offer: Offer = {
@@ -61,5 +79,5 @@ function contextOf(names?: InputNames) {
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.kind], roles),
   }
-  return { clock: () => 1, files: {} as Files, refusedUrl: () => null, linkedFile: () => null, probeSources: async () => [], engines: { offer: () => offer } as unknown as Engines }
+  return { clock: () => 1, files: {} as Files, fileInfo: async () => null, refusedUrl: () => null, linkedFile: () => null, probeSources: async () => [], engines: { offer: () => offer } as unknown as Engines }
 }

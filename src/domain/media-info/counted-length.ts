@@ -139,12 +139,16 @@ function countMatroska(budget: Budget): Counter {
 /** Boxes that others are looked for in. */
 const CONTAINERS = new Set(['moov', 'trak', 'mdia', 'mvex', 'moof', 'traf'])
 const USED = new Set(['tkhd', 'mdhd', 'trex', 'tfhd', 'tfdt', 'trun'])
+/** Those have their fields in it. */
+const HEAD_BYTES = 32
 
 /** The samples of a movie in fragments (ISO/IEC 14496-12, 8.8), by track. */
 function countFragments(budget: Budget): Counter {
   /** `before`: the ticks of the movies that this one was joined to. */
   const tracks = new Map<number, { timescale: number; sampleTicks: number; from: number | null; to: number; before: number }>()
-  // Of the boxes that are being read.
+  // Of the boxes that are being read. One array for all heads: a file may have a million.
+  const head = new Uint8Array(HEAD_BYTES)
+  const view = viewOf(head)
   let track = trackOf(0)
   let sampleTicks = 0
 
@@ -165,7 +169,8 @@ function countFragments(budget: Budget): Counter {
 
   function use(type: string, content: Uint8Array): void {
     // With zeros behind, for one that is too short.
-    const view = viewOf(Buffer.concat([content, Buffer.alloc(32)]))
+    head.fill(0)
+    head.set(content.subarray(0, HEAD_BYTES))
     const [isWide, flags] = [view.getUint8(0) === 1, view.getUint32(0)]
     if (type === 'tkhd') track = trackOf(view.getUint32(isWide ? 20 : 12))
     if (type === 'mdhd') track.timescale = view.getUint32(isWide ? 20 : 12)
@@ -180,7 +185,10 @@ function countFragments(budget: Budget): Counter {
     const [samples, first] = [view.getUint32(4), 8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0)]
     const each = 4 * [0x100, 0x200, 0x400, 0x800].filter((flag) => (flags & flag) !== 0).length
     if ((flags & 0x100) === 0) track.to += samples * sampleTicks
-    else for (let at = first; at < Math.min(first + samples * each, content.length); at += each) track.to += view.getUint32(at)
+    else {
+      const durations = viewOf(content)
+      for (let at = first; at < Math.min(first + samples * each, content.length - 3); at += each) track.to += durations.getUint32(at)
+    }
   }
 
   /** Where the next box begins: behind the bytes, or one to look into that is not all there. */

@@ -155,10 +155,15 @@ export function oldestReady(holds: Holds, kinds: readonly string[], now: number)
   return readyOf(holds, kinds, now).next().value ?? null
 }
 
-/** How many holds wait for a worker, up to and including `id`. */
+/** How many holds wait for a worker. */
+export function waitingIn({ chunks }: Pick<Holds, 'chunks'>): number {
+  return chunks.reduce((sum, { waiting }) => sum + waiting, 0)
+}
+
+/** The same, up to and including `id`. */
 export function waitingUntil(holds: Holds, id: string): number {
   const at = chunkAt(holds.chunks, id)
-  const before = holds.chunks.slice(0, Math.max(0, at)).reduce((sum, { waiting }) => sum + waiting, 0)
+  const before = waitingIn({ chunks: holds.chunks.slice(0, Math.max(0, at)) })
   const chunk = holds.chunks[at] ?? NO_CHUNK
   return before + chunkOf([], chunk.holds.slice(0, chunk.ids.findLastIndex((one) => one <= id) + 1)).waiting
 }
