@@ -7,6 +7,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, statSync } from 'node:fs'
+import { constants, getPriority, setPriority } from 'node:os'
 import { join } from 'node:path'
 import { startOnce } from './servers/once.ts'
 import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
@@ -15,8 +16,11 @@ const ROOT = join(import.meta.dirname, '..')
 const CI = process.env['CI'] === 'true'
 /** Of the files and of the programs that they start, which otherwise take a quarter of their time to compile the same modules. */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
-/** Files at a time, on two cores: a file waits about half of its time. With real servers more would make their commands time out. */
-const JOBS = CI ? 2 : 3
+/** Processes at a time, on two cores: a file waits about half of its time. */
+const JOBS = 3
+/** With real servers, of which more at a time would make their commands time out, one of these processes runs what needs few of them, with what the others leave of the cores. */
+const JOBS_WITH_SERVERS = 2
+const NICE = 10
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
 const MOST_TOGETHER = 16
@@ -124,20 +128,24 @@ function batchesOf(files: string[], hasServers: boolean): string[][] {
     else if (shared.push(file) === 1) batches.push(shared)
     if (shared.length === MOST_TOGETHER) shared = []
   }
-  // Beside the pods, which are the first, run files that need few servers.
-  const isLight = (batch: string[]) => hasServers && batch.length > 1 && batch.every((file) => !BACKENDS.test(file))
   const rankOf = (file: string) => (FIRST.includes(file) ? FIRST.indexOf(file) : FIRST.length)
-  const rank = (batch: string[]) => (isLight(batch) ? 0.5 : Math.min(...batch.map(rankOf)))
+  const rank = (batch: string[]) => (hasServers && isLight(batch) ? FIRST.length + 1 : Math.min(...batch.map(rankOf)))
   return batches.sort((a, b) => rank(a) - rank(b))
 }
 
-/** Runs files in one process, and returns its TAP as subtests of the run. */
-async function runTogether(files: string[], env: Record<string, string>, stopped: AbortSignal): Promise<string> {
+/** Whether these files need few servers. */
+function isLight(batch: string[]): boolean {
+  return batch.length > 1 && batch.every((file) => !BACKENDS.test(file))
+}
+
+/** Runs files in one process, so much below the priority of this one, and returns its TAP as subtests of the run. */
+async function runTogether(files: string[], env: Record<string, string>, nice: number, stopped: AbortSignal): Promise<string> {
   const child = spawn(process.execPath, ['--no-warnings', TOGETHER], {
     cwd: ROOT,
     env: { NODE_COMPILE_CACHE: COMPILED, ...process.env, ...env, TAP: '1', TAP_TIMEOUT: String(TIMEOUT_S) },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
+  if (child.pid !== undefined) setPriority(child.pid, Math.min(getPriority() + nice, constants.priority.PRIORITY_LOW))
   // A child that is gone before it has read them has run none.
   child.stdin.on('error', () => {})
   child.stdin.end(files.join('\n'))
@@ -166,9 +174,13 @@ async function runAll(batches: string[][], env: Record<string, string>, stopped:
   parser.write('TAP version 14\n')
   const waiting = [...batches]
   let told = 0
-  const one = async (): Promise<void> => {
-    for (let batch = waiting.shift(); batch !== undefined && !stopped.aborted; batch = waiting.shift()) {
-      const tap = await runTogether(batch, env, stopped)
+  const one = async (_: undefined, job: number): Promise<void> => {
+    const isAside = CI && job >= JOBS_WITH_SERVERS
+    while (!stopped.aborted) {
+      const next = isAside ? waiting.findIndex(isLight) : 0
+      const [batch] = next < 0 ? [] : waiting.splice(next, 1)
+      if (batch === undefined) return
+      const tap = await runTogether(batch, env, isAside ? NICE : 0, stopped)
       told += tap.match(/^(?:not )?ok /gm)?.length ?? 0
       parser.write(tap)
     }
