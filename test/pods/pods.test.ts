@@ -34,6 +34,14 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   const { kubectl, model, mongodb, node } = site
   const took = (what: string, from: number) => t.comment(`${what} took ${((performance.now() - from) / 1000).toFixed(1)} s`)
   took('a node, its neighbours and the image', since)
+  /** The last release, whose image is built while this version is installed. */
+  const earlierOnNode = earlierVersion(t, { isBuilt: true }).then(async (earlier) => {
+    if (earlier) await node.importImage(await makeImage(t, earlier.root, '0'))
+    took(`all until the image of ${earlier?.commit}`, since)
+    return earlier
+  })
+  // The step that needs it awaits it.
+  earlierOnNode.catch(() => {})
   const helmed = (...args: string[]) => helm(args, node.kubeconfig)
   const folder = t.testdir({})
   symlinkSync(dirname(CHART), join(folder, 'charts'))
@@ -191,10 +199,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   })
 
   await step('the last release replaces this version under load, and this one it again: no request fails, streams that are open are waited for, every image is charged once, and verify finds nothing', async (t) => {
-    const earlier = await earlierVersion(t, { isBuilt: true })
-    const from = performance.now()
-    if (earlier) await node.importImage(await makeImage(t, earlier.root, '0'))
-    took(`the image of ${earlier?.commit}`, from)
+    const earlier = await earlierOnNode
     const before = await burned()
     const load = openLoad(gateway, keys, { clients: 4, again: false })
     for (const [chart, tag] of [...(earlier ? [[join(earlier.root, 'charts/tollgate'), '0'] as const] : []), [CHART, '2'] as const]) {

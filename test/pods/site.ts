@@ -1,7 +1,8 @@
 /** A node, and beside it on the machine the servers of an installation: MongoDB's protocol, Kafka, and a model. */
 import { randomBytes } from 'node:crypto'
 import { execFile } from 'node:child_process'
-import { readFile, readdir } from 'node:fs/promises'
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -70,7 +71,8 @@ export async function until(look: () => Promise<boolean>, withinMs = 300_000): P
 
 /** Builds the image of the program in `root`, and returns its archive. */
 export async function makeImage(t: Test, root: string, tag: string): Promise<string> {
-  const folder = t.testdir({ root: {} })
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-image-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
   await run(process.execPath, [join(root, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:${tag}`])
   return join(folder, 'image.tar')
 }
