@@ -76,25 +76,24 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   })
 
   return {
-    mintKey: (key) => database.run(() => mintKey(key)),
-    setKey: (id, change, tell) => database.run(() => setKey(id, change, tell)),
+    mintKey,
+    setKey,
     told: async (id, subscriptions) => {
-      await database.run(() => keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } }))
+      await keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } })
     },
     keysUsed: async (uses) => {
       if (uses.length === 0) return
       // In one order everywhere, so that two commands do not deadlock.
       const sorted = uses.toSorted((a, b) => (a.id < b.id ? -1 : 1))
       const updates = sorted.map(({ id, at }) => ({ updateOne: { filter: { _id: id }, update: { $max: { lastUsedAt: at } } } }))
-      await database.run(() => keys.bulkWrite(updates, { ordered: false }))
+      await keys.bulkWrite(updates, { ordered: false })
     },
-    keysToTell: (limit) => database.run(() => list(keys.find({ tell: { $gte: '' } }, { limit }).toArray())),
-    findKey: (hash) => database.run(async () => entityOrNull(await keyOf(hash))),
-    keyVersions: (keyId) => database.run(() => versionsOf(keyId)),
-    keysAlive: (after, limit) =>
-      database.run(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }, { sort: { _id: 1 }, limit }).toArray())),
-    keysOf: (subscription) => database.run(() => list(keys.find({ subscription, state: { $in: ALIVE } }, { sort: { _id: 1 } }).toArray())),
-    forgetSealed: (before, limit) => database.run(() => forgetSealed(before, limit)),
+    keysToTell: (limit) => list(keys.find({ tell: { $gte: '' } }, { limit }).toArray()),
+    findKey: async (hash) => entityOrNull(await keyOf(hash)),
+    keyVersions: versionsOf,
+    keysAlive: (after, limit) => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }, { sort: { _id: 1 }, limit }).toArray()),
+    keysOf: (subscription) => list(keys.find({ subscription, state: { $in: ALIVE } }, { sort: { _id: 1 } }).toArray()),
+    forgetSealed,
   }
 }
 

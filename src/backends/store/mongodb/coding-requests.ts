@@ -27,26 +27,23 @@ export function openCodingRequests(database: Database): Pick<Store, 'logRequests
   }
 
   return {
-    logRequests: (requests) =>
-      database.run(async () => {
-        if (requests.length === 0) return
-        const writes = requests.map((request) => {
-          const { _id, ...facts } = toStored(request)
-          return { updateOne: { filter: { _id }, update: { $setOnInsert: facts }, upsert: true } }
-        })
-        await collection.bulkWrite(writes, { ordered: false })
-        for (const subscription of new Set(requests.map((request) => request.subscription))) await trim(subscription)
-      }),
-    requests: (subscription, position, limit) =>
-      database.run(async () => {
-        const page = newest(subscription, position ? before(position) : {}).limit(limit)
-        return (await page.toArray()).map(fromStored<CodingRequest>)
-      }),
-    removeRequests: (limitAt, limit) =>
-      database.run(async () => {
-        const old = await collection.find({ at: { $lt: limitAt } }, { projection: { _id: 1 }, limit }).toArray()
-        return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
-      }),
-    requestsBefore: (limitAt) => database.run(() => collection.countDocuments({ at: { $lt: limitAt } })),
+    logRequests: async (requests) => {
+      if (requests.length === 0) return
+      const writes = requests.map((request) => {
+        const { _id, ...facts } = toStored(request)
+        return { updateOne: { filter: { _id }, update: { $setOnInsert: facts }, upsert: true } }
+      })
+      await collection.bulkWrite(writes, { ordered: false })
+      for (const subscription of new Set(requests.map((request) => request.subscription))) await trim(subscription)
+    },
+    requests: async (subscription, position, limit) => {
+      const page = newest(subscription, position ? before(position) : {}).limit(limit)
+      return (await page.toArray()).map(fromStored<CodingRequest>)
+    },
+    removeRequests: async (limitAt, limit) => {
+      const old = await collection.find({ at: { $lt: limitAt } }, { projection: { _id: 1 }, limit }).toArray()
+      return old.length === 0 ? 0 : (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
+    },
+    requestsBefore: (limitAt) => collection.countDocuments({ at: { $lt: limitAt } }),
   }
 }

@@ -14,6 +14,8 @@ export type Database = {
   collection<D extends Document>(name: string): Collection<D>
   /** Runs one verb. Failures of the server become `Unavailable`; programming errors pass unchanged. */
   run<T>(work: () => Promise<T>): Promise<T>
+  /** The same verbs, each of which is run by `run`. */
+  running<Verbs extends object>(verbs: Verbs): Verbs
   /** The server's time, epoch milliseconds. */
   clock(): Promise<number>
   /** Waits for the verbs in progress, then disconnects. Later verbs are `Unavailable`. Idempotent. */
@@ -41,6 +43,11 @@ export function openDatabase(client: MongoClient, name: string, timeoutMs = VERB
     }
   }
 
+  function running<Verbs extends object>(verbs: Verbs): Verbs {
+    const each = Object.entries(verbs) as [string, (...args: unknown[]) => Promise<unknown>][]
+    return Object.fromEntries(each.map(([verb, work]) => [verb, (...args: unknown[]) => run(() => work(...args))])) as Verbs
+  }
+
   async function close(): Promise<void> {
     await Promise.allSettled(inProgress)
     await client.close().catch(() => {}) // The server may be down.
@@ -51,7 +58,7 @@ export function openDatabase(client: MongoClient, name: string, timeoutMs = VERB
     return Number(localTime)
   }
 
-  return { collection: (name) => db.collection(name), run, clock, close: () => (closed ??= close()) }
+  return { collection: (name) => db.collection(name), run, running, clock, close: () => (closed ??= close()) }
 }
 
 /** Inserts a document unless another has its `_id` or another unique value. */

@@ -138,13 +138,12 @@ export function openDeliveries(
       },
     },
     verbs: {
-      recordAttempt: (...attempt) => database.run(() => recordAttempt(...attempt)),
-      returnDelivery: (...returned) => database.run(() => returnDelivery(...returned)),
-      deliveries: (taskId) =>
-        database.run(async () => {
-          const ofTask = collection.find({ _id: { $gt: `${taskId}.`, $lt: `${taskId}/` } }, { projection: DELIVERY })
-          return (await ofTask.sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)
-        }),
+      recordAttempt,
+      returnDelivery,
+      deliveries: async (taskId) => {
+        const ofTask = collection.find({ _id: { $gt: `${taskId}.`, $lt: `${taskId}/` } }, { projection: DELIVERY })
+        return (await ofTask.sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)
+      },
     },
   }
 }

@@ -159,12 +159,11 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   return {
     log: { append: async (events) => void (await Promise.all(events.map(append))) },
     verbs: {
-      events: (tenant, after, since, limit) =>
-        database.run(async () => {
-          const found = collection.find({ tenant, position: { $gt: after }, loggedAt: { $gte: since } })
-          return (await found.sort({ position: 1 }).limit(limit).toArray()).map(fromStored<LoggedEvent & { position: number }>)
-        }),
-      removeEvents: (before, limit) => database.run(() => removeEvents(before, limit)),
+      events: async (tenant, after, since, limit) => {
+        const found = collection.find({ tenant, position: { $gt: after }, loggedAt: { $gte: since } })
+        return (await found.sort({ position: 1 }).limit(limit).toArray()).map(fromStored<LoggedEvent & { position: number }>)
+      },
+      removeEvents,
     },
   }
 }

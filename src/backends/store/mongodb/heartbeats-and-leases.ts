@@ -7,7 +7,7 @@ type Lease = { _id: string; owner: string; until: number }
 
 export function openHeartbeatsAndLeases(
   database: Database,
-): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+): Pick<Store, 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   const beats = database.collection<Heartbeat>('beats')
   const leases = database.collection<Lease>('leases')
 
@@ -27,12 +27,10 @@ export function openHeartbeatsAndLeases(
   }
 
   return {
-    clock: database.clock,
-    heartbeat: (instance, count) => database.run(() => heartbeat(instance, count)),
-    heartbeats: () =>
-      database.run(async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count }))),
-    forgetInstance: async (instance) => void (await database.run(() => beats.deleteOne({ _id: instance }))),
-    takeLease: (...lease) => database.run(() => takeLease(...lease)),
-    releaseLease: async (name, owner) => void (await database.run(() => leases.deleteOne({ _id: name, owner }))),
+    heartbeat,
+    heartbeats: async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count })),
+    forgetInstance: async (instance) => void (await beats.deleteOne({ _id: instance })),
+    takeLease,
+    releaseLease: async (name, owner) => void (await leases.deleteOne({ _id: name, owner })),
   }
 }

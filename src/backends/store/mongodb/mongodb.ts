@@ -72,12 +72,9 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
   const drop = options.readOnly
     ? undefined
     : setTimeout(() => void dropIndexes(client.db(name), OBSOLETE).catch(() => {}), DROPPED_AFTER_MS).unref()
-  return {
+  const verbs = {
     ...openHeartbeatsAndLeases(database),
     ...subscriptions.verbs,
-    change: changes.change,
-    decide: changes.decide,
-    decideNow: changes.decideNow,
     ...openKeys(database),
     ...openSessions(database),
     ...openCodingRequests(database),
@@ -90,6 +87,13 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...openClaims(database, queues, claims),
     ...openRedelivery(database, queues),
     ...openScan(database),
+  }
+  return {
+    ...database.running(verbs),
+    clock: database.clock,
+    change: changes.change,
+    decide: changes.decide,
+    decideNow: changes.decideNow,
     close: async () => {
       clearTimeout(drop)
       await changes.close()

@@ -74,10 +74,7 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     return { count, next: last ? { createdAt: last.createdAt, id: last.id } : null }
   }
 
-  return {
-    redeliver: (...values) => database.run(() => one(...values)),
-    replay: (...values) => database.run(() => replay(...values)),
-  }
+  return { redeliver: one, replay }
 }
 
 function selection(tenant: string, { since, until, event, states }: ReplayRange, after: ReplayPosition | null) {

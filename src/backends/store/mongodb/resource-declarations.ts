@@ -19,9 +19,9 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
   }
 
   return {
-    declarations: () => database.run(() => declarations.find<Declaration>({}, { projection: { _id: 0 }, sort: { _id: 1 } }).toArray()),
-    declare: (declaration) => database.run(() => declare(declaration)),
-    undeclare: async (ref) => void (await database.run(() => declarations.deleteOne({ _id: idOf(ref) }))),
+    declarations: () => declarations.find<Declaration>({}, { projection: { _id: 0 }, sort: { _id: 1 } }).toArray(),
+    declare,
+    undeclare: async (ref) => void (await declarations.deleteOne({ _id: idOf(ref) })),
   }
 }
 

@@ -17,17 +17,16 @@ const BATCH = 10
 
 export function openScan(database: Database): Pick<Store, 'scan'> {
   return {
-    scan: (what, after, limit) =>
-      database.run(async () => {
-        const page = database
-          .collection<Document>(what)
-          .find({ _id: { $gt: after ?? '' } }, { projection: PROJECTIONS[what], ...(what === 'subscriptions' && { batchSize: BATCH }) })
-        const documents = await page.sort({ _id: 1 }).limit(limit).toArray()
-        return {
-          found: documents.map((document) => entityOf(what, document)),
-          next: documents.length < limit ? null : (documents.at(-1)?._id ?? null),
-        }
-      }),
+    scan: async (what, after, limit) => {
+      const page = database
+        .collection<Document>(what)
+        .find({ _id: { $gt: after ?? '' } }, { projection: PROJECTIONS[what], ...(what === 'subscriptions' && { batchSize: BATCH }) })
+      const documents = await page.sort({ _id: 1 }).limit(limit).toArray()
+      return {
+        found: documents.map((document) => entityOf(what, document)),
+        next: documents.length < limit ? null : (documents.at(-1)?._id ?? null),
+      }
+    },
   }
 }
 

@@ -16,21 +16,17 @@ export function openSessions(database: Database): Pick<Store, 'openSession' | 's
   const entityOrNull = (found: Stored<Session> | null) => (found ? fromStored<Session>(found) : null)
 
   return {
-    openSession: (session, now) =>
-      database.run(async () => {
-        await sessions.deleteMany({ expiresAt: { $lte: now } })
-        await add(sessions, toStored(session))
-      }),
-    session: (id) => database.run(async () => entityOrNull(await sessions.findOne({ _id: id }))),
-    switchTenant: (id, tenant) =>
-      database.run(async () =>
-        entityOrNull(await sessions.findOneAndUpdate({ _id: id }, { $set: { tenant } }, { returnDocument: 'after' })),
-      ),
-    endSession: async (id) => void (await database.run(() => sessions.deleteOne({ _id: id }))),
-    useOnce: (hash, until, now) =>
-      database.run(async () => {
-        await used.deleteMany({ until: { $lte: now } })
-        return (await add(used, { _id: hash, until })) === 'added'
-      }),
+    openSession: async (session, now) => {
+      await sessions.deleteMany({ expiresAt: { $lte: now } })
+      await add(sessions, toStored(session))
+    },
+    session: async (id) => entityOrNull(await sessions.findOne({ _id: id })),
+    switchTenant: async (id, tenant) =>
+      entityOrNull(await sessions.findOneAndUpdate({ _id: id }, { $set: { tenant } }, { returnDocument: 'after' })),
+    endSession: async (id) => void (await sessions.deleteOne({ _id: id })),
+    useOnce: async (hash, until, now) => {
+      await used.deleteMany({ until: { $lte: now } })
+      return (await add(used, { _id: hash, until })) === 'added'
+    },
   }
 }

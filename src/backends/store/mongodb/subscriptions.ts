@@ -157,22 +157,20 @@ export function openSubscriptions(database: Database, outboxes: Outboxes): { rec
     },
     verbs: {
       subscription: async (id) => {
-        const record = await database.run(() => current(id))
+        const record = await current(id)
         return record && frozen(record)
       },
-      subscriptionsWith: (what, after, limit) => database.run(() => page({ listed: what, _id: { $gt: after }, ...KNOWN }, limit)),
+      subscriptionsWith: (what, after, limit) => page({ listed: what, _id: { $gt: after }, ...KNOWN }, limit),
       subscriptionsOf: (tenant, after, limit) => {
         const [first, last] = idsOf(tenant)
-        return database.run(() => page({ _id: { $gt: after || first, $lt: last } }, limit))
+        return page({ _id: { $gt: after || first, $lt: last } }, limit)
       },
-      subscriptionsDue: (...due) => database.run(() => subscriptionsDue(...due)),
+      subscriptionsDue,
       archivePeriod: async (id, period) => {
-        await database.run(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
+        await add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period })
       },
       periods: (subscription) =>
-        database.run(() =>
-          periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 }, sort: { n: 1 } }).toArray(),
-        ),
+        periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 }, sort: { n: 1 } }).toArray(),
     },
   }
 

@@ -100,15 +100,14 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   }
 
   return {
-    taskWithKey: (tenant, key) => database.run(async () => entityOrNull(await collection.findOne({ tenant, 'idempotency.key': key }))),
-    tasks: (tenant, filter, before, limit) => database.run(() => page(tenant, filter, before, limit)),
-    tasksDue: (now, lists) => database.run(() => Promise.all(lists.map((list) => due(now, list)))),
-    oldestTask: () =>
-      database.run(async () => {
-        const oldest = await collection.findOne({ _id: { $gt: '' } }, { projection: { createdAt: 1 }, sort: { _id: 1 } })
-        return oldest?.createdAt ?? null
-      }),
-    openTasks: () => database.run(openTasks),
+    taskWithKey: async (tenant, key) => entityOrNull(await collection.findOne({ tenant, 'idempotency.key': key })),
+    tasks: page,
+    tasksDue: (now, lists) => Promise.all(lists.map((list) => due(now, list))),
+    oldestTask: async () => {
+      const oldest = await collection.findOne({ _id: { $gt: '' } }, { projection: { createdAt: 1 }, sort: { _id: 1 } })
+      return oldest?.createdAt ?? null
+    },
+    openTasks,
   }
 }
 

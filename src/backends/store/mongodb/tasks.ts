@@ -138,14 +138,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
     return renewed ? 'ok' : 'lost'
   }
 
-  return {
-    createTask: (task) => database.run(() => createTask(task)),
-    moveTask: (...move) => database.run(() => moveTask(...move)),
-    renewTask: (...renewal) => database.run(() => renewTask(...renewal)),
-    task: (tenant, id) => database.run(() => task(tenant, id)),
-    relay: (...relayed) => database.run(() => relay(...relayed)),
-    removeTasks: (before, limit) => database.run(() => removeTasks(before, limit)),
-  }
+  return { createTask, moveTask, renewTask, task, relay, removeTasks }
 }
 
 function documentOf({ kind, price, input, metadata, ...facts }: Task): StoredTask {

@@ -119,52 +119,47 @@ export function openUsageRecords(
       },
     },
     verbs: {
-      usageRecords: (subscription, range, after, limit) =>
-        database.run(async () => {
-          // First what is not stored by itself: it may be meanwhile.
-          const holder = await holders.findOne({ _id: subscription }, { projection: { outbox: 1 } })
-          const { until } = range
-          const from = startOf(range, after)
-          const isIn = (one: UsageRecord) => byPosition(one, from) > 0 && one.at < until
-          const isAfter = { $or: [{ at: { $gt: from.at } }, { at: from.at, _id: { $gt: from.id } }] }
-          const filter = { subscription, at: { $gte: from.at, $lt: until }, ...isAfter } as Filter<StoredUsage>
-          const page = collection.find(filter, { projection: { unpublished: 0 } }).sort({ at: 1, _id: 1 })
-          const found = (await page.limit(limit).toArray()).map(fromStored<UsageRecord>)
-          const ids = new Set(found.map(({ id }) => id))
-          const others = (holder?.outbox ?? []).filter((one) => isIn(one) && !ids.has(one.id))
-          return [...found, ...others].sort(byPosition).slice(0, limit)
-        }),
-      storeOutboxes: (before, limit) =>
-        database.run(async () => {
-          const left = await holders
-            .find({ listed: 'usage', at: { $lt: before }, ...KNOWN }, { projection: { version: 1, outbox: 1 }, limit })
-            .toArray()
-          for (const holder of left) await storeOutbox(holder)
-          return left.length
-        }),
-      unpublishedUsage: (limit) =>
-        database.run(async () => {
-          const found = collection.find({ unpublished: true, ...KNOWN }, { projection: { unpublished: 0 } })
-          return (await found.sort({ at: 1 }).limit(limit).toArray()).map(fromStored<UsageRecord>)
-        }),
-      usagePublished: (records) =>
-        database.run(async () => {
-          for (let n = 0; n < records.length; n += MAX_PUBLISHED) {
-            const ids = records.slice(n, n + MAX_PUBLISHED).map(({ id }) => id)
-            await collection.updateMany({ _id: { $in: ids } }, { $unset: { unpublished: '' } })
-          }
-        }),
-      removeUsage: (before, limit, which) =>
-        database.run(async () => {
-          const filter = { at: { $lt: before }, ...(which === 'all' ? {} : { unpublished: null }) }
-          const found = collection.find(filter, { projection: { _id: 1 } })
-          const old = await found.sort({ at: 1 }).limit(limit).toArray()
-          if (old.length === 0) return 0
-          // First, so that who misses a record finds why.
-          await floors.updateOne({ _id: 'usage' }, { $max: { at: before } }, { upsert: true })
-          return (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
-        }),
-      usageFloor: () => database.run(async () => (await floors.findOne({ _id: 'usage' }))?.at ?? 0),
+      usageRecords: async (subscription, range, after, limit) => {
+        // First what is not stored by itself: it may be meanwhile.
+        const holder = await holders.findOne({ _id: subscription }, { projection: { outbox: 1 } })
+        const { until } = range
+        const from = startOf(range, after)
+        const isIn = (one: UsageRecord) => byPosition(one, from) > 0 && one.at < until
+        const isAfter = { $or: [{ at: { $gt: from.at } }, { at: from.at, _id: { $gt: from.id } }] }
+        const filter = { subscription, at: { $gte: from.at, $lt: until }, ...isAfter } as Filter<StoredUsage>
+        const page = collection.find(filter, { projection: { unpublished: 0 } }).sort({ at: 1, _id: 1 })
+        const found = (await page.limit(limit).toArray()).map(fromStored<UsageRecord>)
+        const ids = new Set(found.map(({ id }) => id))
+        const others = (holder?.outbox ?? []).filter((one) => isIn(one) && !ids.has(one.id))
+        return [...found, ...others].sort(byPosition).slice(0, limit)
+      },
+      storeOutboxes: async (before, limit) => {
+        const left = await holders
+          .find({ listed: 'usage', at: { $lt: before }, ...KNOWN }, { projection: { version: 1, outbox: 1 }, limit })
+          .toArray()
+        for (const holder of left) await storeOutbox(holder)
+        return left.length
+      },
+      unpublishedUsage: async (limit) => {
+        const found = collection.find({ unpublished: true, ...KNOWN }, { projection: { unpublished: 0 } })
+        return (await found.sort({ at: 1 }).limit(limit).toArray()).map(fromStored<UsageRecord>)
+      },
+      usagePublished: async (records) => {
+        for (let n = 0; n < records.length; n += MAX_PUBLISHED) {
+          const ids = records.slice(n, n + MAX_PUBLISHED).map(({ id }) => id)
+          await collection.updateMany({ _id: { $in: ids } }, { $unset: { unpublished: '' } })
+        }
+      },
+      removeUsage: async (before, limit, which) => {
+        const filter = { at: { $lt: before }, ...(which === 'all' ? {} : { unpublished: null }) }
+        const found = collection.find(filter, { projection: { _id: 1 } })
+        const old = await found.sort({ at: 1 }).limit(limit).toArray()
+        if (old.length === 0) return 0
+        // First, so that who misses a record finds why.
+        await floors.updateOne({ _id: 'usage' }, { $max: { at: before } }, { upsert: true })
+        return (await collection.deleteMany({ _id: { $in: old.map(({ _id }) => _id) } })).deletedCount
+      },
+      usageFloor: async () => (await floors.findOne({ _id: 'usage' }))?.at ?? 0,
     },
   }
 }
