@@ -9,14 +9,14 @@ export const PLAN_BUGS: Listed[] = [
   {
     name: 'a Plan that returns begins a new period',
     file: CHANGES, within: 50,
-    from: 'if (!record.media || anchor !== record.anchor) {',
-    to: 'if (!record.media || record.plan === null || anchor !== record.anchor) {',
+    from: 'if (!record.media || anchor !== record.anchor ||',
+    to: 'if (!record.media || record.plan === null || anchor !== record.anchor ||',
   },
   {
     name: 'an edit of a Plan begins a new period',
     file: CHANGES, within: 50,
-    from: 'period: { ...record.media.period, allowance: terms.media.allowance }',
-    to: 'period: { ...firstPeriod(terms.media, anchor), n: record.media.period.n }',
+    from: 'period: { ...running.period, allowance: terms.allowance }',
+    to: 'period: { ...firstPeriod(terms, anchor), n: running.period.n }',
   },
   {
     name: 'a removal takes whichever Plan is there',
@@ -39,7 +39,7 @@ export const PLAN_BUGS: Listed[] = [
   {
     name: 'what is due is not decided anew by an edit of a Plan',
     file: CHANGES, within: 50,
-    from: 'return { ...account, due: dueOf(account, terms.media) }',
+    from: 'return { ...account, due: dueOf(account, terms) }',
     to: 'return account',
   },
 ]

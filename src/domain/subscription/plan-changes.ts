@@ -1,7 +1,7 @@
 /** Plan changes: applies a declared Plan to the record and removes it. Usage survives every edit, removal and return. */
 import { apiOf, tenantOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../token-windows.ts'
-import { firstPeriod } from '../balance.ts'
+import { firstPeriod, rollPeriod } from '../balance.ts'
 import { underRate } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
 import { NO_HOLDS } from './holds.ts'
@@ -29,7 +29,7 @@ export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, n
     verdict: input.verdict,
     anchor,
     rate: underRate(base.rate, input.terms.requestsPerMinute, now),
-    media: mediaUnder(base, input.terms, anchor),
+    media: mediaUnder(base, input, anchor, now),
     coding: codingUnder(base, input.terms, anchor),
   }
   return { record: next, answer: { outcome: 'applied' } }
@@ -72,13 +72,23 @@ function codingUnder(record: Subscription, terms: Terms, anchor: number | null):
   return { ...record.coding, weekly: { n: 0, start: anchor, used: 0 } }
 }
 
-function mediaUnder(record: Subscription, terms: Terms, anchor: number | null): MediaAccount | null {
-  if (!terms.media || anchor === null) return record.media
-  if (!record.media || anchor !== record.anchor) {
-    return { period: firstPeriod(terms.media, anchor), past: [], holds: NO_HOLDS, keys: {}, lastServedAt: 0, due: [] }
+/**
+ * Periods that ended before the edit, and the one that runs, are of the terms that were in force; refused ones never were. Before its start a
+ * plan has no running period to keep.
+ */
+function mediaUnder(
+  record: Subscription,
+  { terms: { media: terms }, verdict }: In<'applyPlan'>,
+  anchor: number | null,
+  now: number,
+): MediaAccount | null {
+  if (!terms || anchor === null) return record.media
+  if (!record.media || anchor !== record.anchor || (anchor > now && verdict === null && !isUsed(record))) {
+    return { period: firstPeriod(terms, anchor), past: [], holds: NO_HOLDS, keys: {}, lastServedAt: 0, due: [] }
   }
-  const account = { ...record.media, period: { ...record.media.period, allowance: terms.media.allowance } }
-  return { ...account, due: dueOf(account, terms.media) }
+  const running = rollPeriod(record.media, (record.verdict === null && record.terms.media) || terms, anchor, now)
+  const account = { ...running, period: { ...running.period, allowance: terms.allowance } }
+  return { ...account, due: dueOf(account, terms) }
 }
 
 function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {

@@ -147,8 +147,10 @@ export function archived(record: Subscription | null, input: In<'archived'>): St
   }
 }
 
+/** The account in its running period. While its Plan is refused none begins: a length beyond the limits would grant the allowance more often. */
 function rolled(record: Subscription, now: number): MediaAccount | null {
   if (!record.media || !record.terms.media || record.anchor === null) return null
+  if (record.verdict !== null) return record.media
   return rollPeriod(record.media, record.terms.media, record.anchor, now)
 }
 

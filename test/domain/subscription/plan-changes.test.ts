@@ -147,6 +147,42 @@ t.test('an edit of the concurrency decides at once what is due, and one of the p
   t.match(s.media().period, { n: 1, start: T0 + 30 * DAY, end: T0 + 37 * DAY })
 })
 
+t.test('an edit after an idle time leaves the periods that ran meanwhile as they were, the running one included', async (t) => {
+  for (const [count, allowance] of [[366, 5000], [7, 10]] as const) {
+    const s = usedMedia()
+    s.run(mediaPlan({ allowance, period: { unit: 'days', count } }, { plan: { uid: 'plan-1', createdAt: T0, generation: 2 } }), T0 + 75 * DAY)
+    t.match(s.media().past, [{ n: 0, end: T0 + 30 * DAY, allowance: 1000, burned: 60 }])
+    t.match(s.media().period, { n: 2, start: T0 + 60 * DAY, end: T0 + 90 * DAY, allowance, burned: 0 })
+    s.run({ op: 'close', task: 'b', actual: 1 }, T0 + 90 * DAY)
+    t.match(s.media().period, { n: 3, start: T0 + 90 * DAY, end: T0 + (90 + count) * DAY })
+    t.same([...recordViolations(s.record())], [])
+  }
+})
+
+t.test('before the plan begins, an edit of the period counts for the first one', async (t) => {
+  const edit = (generation: number, count: number, facts: Partial<Applying> = {}) =>
+    mediaPlan({ period: { unit: 'days', count } }, { plan: { uid: 'plan-1', createdAt: T0, generation }, activeFrom: T0 + 7 * DAY, ...facts })
+  const s = subject('acme/studio', edit(1, 7))
+  s.run(edit(2, 30), T0 + DAY)
+  t.match(s.media().period, { n: 0, start: T0 + 7 * DAY, end: T0 + 37 * DAY })
+  s.run(edit(3, 1, { verdict: 'too short' }), T0 + 2 * DAY)
+  s.run(edit(4, 28), T0 + 8 * DAY)
+  t.match(s.media().period, { n: 0, end: T0 + 37 * DAY }, 'not one that PLAN_LIMITS refuse')
+})
+
+t.test('a period that PLAN_LIMITS refuse never runs: it would grant the allowance once more', async (t) => {
+  const s = usedMedia()
+  const edit = (generation: number, count: number, verdict: string | null) =>
+    mediaPlan({ allowance: 1000, period: { unit: 'days', count } }, { plan: { uid: 'plan-1', createdAt: T0, generation }, verdict })
+  s.run(edit(2, 1, 'too short'), T0 + 29 * DAY)
+  t.match(s.run({ op: 'close', task: 'b', actual: 1 }, T0 + 30 * DAY), { outcome: 'closed' })
+  s.run(edit(3, 30, null), T0 + 31 * DAY)
+  t.match(s.media().period, { n: 1, start: T0 + 30 * DAY, end: T0 + 60 * DAY })
+  s.run(edit(4, 1, 'too short'), T0 + 59 * DAY)
+  s.run(edit(5, 30, null), T0 + 61 * DAY)
+  t.match(s.media().period, { n: 2, start: T0 + 60 * DAY, end: T0 + 90 * DAY })
+})
+
 t.test('an edit of the window tokens holds at once, and one of the session length from the next session', async (t) => {
   const s = usedCoding()
   const { session } = s.coding()
