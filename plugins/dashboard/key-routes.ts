@@ -9,7 +9,7 @@ import { open } from '../../src/domain/api-keys.ts'
 import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import type { ApiKeySpec, ChangedKey, KeyEdit, Resources } from '../../src/backends/resources/resources.ts'
-import { described, openKeys, seenKey, stateOf, usableVersion, type TenantKey } from './keys.ts'
+import { described, isReplaced, NOT_MADE, openKeys, seenKey, stateOf, usableVersion, type TenantKey } from './keys.ts'
 import { lockOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
@@ -43,17 +43,22 @@ export function keyRoutes(app: FastifyInstance): void {
     return keys.resources
   }
 
-  async function change(request: FastifyRequest, name: string, revision: string, editOf: (spec: ApiKeySpec) => KeyEdit): Promise<object> {
+  async function change(
+    request: FastifyRequest,
+    name: string,
+    revision: string,
+    editOf: (key: TenantKey, spec: ApiKeySpec) => KeyEdit,
+  ): Promise<object> {
     const resources = author()
     const { tenant } = sessionOf(request)
-    await keys.find(request, tenant, name)
+    const key = await keys.find(request, tenant, name)
     const seen = seenKey(revision)
     const read = await resources.readKeys(tenant, name)
     if (read.outcome === 'forbidden') throw new Failure('key_management_off')
     const [found] = read.keys.map(({ key }) => key)
     if (!found) throw new Failure('not_found')
     if (found.metadata.uid !== seen.uid || found.metadata.generation !== seen.generation) throw new Failure('conflict')
-    const edit = editOf(found.spec)
+    const edit = editOf(key, found.spec)
     refuseUnchanged(await resources.changeKey({ namespace: tenant, name }, edit, seen))
     request.log.info(
       { event: 'key_changed', key: name, keyId: found.metadata.uid, user: sessionOf(request).session.user.id, ...edit },
@@ -107,6 +112,7 @@ export function keyRoutes(app: FastifyInstance): void {
     if (state === 'Suspended') throw new Failure('key_suspended')
     const version = state === 'Active' ? usableVersion(key, app.clock()) : null
     if (!version) throw new Failure('not_found')
+    if (isReplaced(version, key)) throw new Failure('conflict', { message: NOT_MADE })
     const text = open(version.sealed, version.id, app.sealingKeys)
     if (text === null)
       throw overLimit('sealed_key', { message: 'The key cannot be decrypted. Rotate it, or ask whoever operates the service.' })
@@ -115,7 +121,9 @@ export function keyRoutes(app: FastifyInstance): void {
   })
 
   routes.post('/keys/:name/rotate', { schema: { params: Params, body: Edit } }, async (request) =>
-    change(request, request.params.name, request.body.revision, ({ rotationRevision }) => ({ rotationRevision: rotationRevision + 1 })),
+    change(request, request.params.name, request.body.revision, ({ versions }, { rotationRevision }) => ({
+      rotationRevision: Math.max(rotationRevision, versions[0]?.revision ?? 0) + 1,
+    })),
   )
   routes.post('/keys/:name/limit', { schema: { params: Params, body: LimitEdit } }, async (request) =>
     change(request, request.params.name, request.body.revision, () => ({ limit: request.body.limit && specLimit(request.body.limit) })),

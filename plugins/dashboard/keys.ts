@@ -78,7 +78,8 @@ export function openKeys(app: FastifyInstance) {
 type State = { state: 'Active' | 'Suspended' | 'Revoked' | 'Expired' | 'Pending'; reason: string | null; message: string | null }
 
 /** The state of a key: what its author wants, as far as the controller has made it so. */
-export function stateOf({ versions, declared }: TenantKey, now: number): State {
+export function stateOf(key: TenantKey, now: number): State {
+  const { versions, declared } = key
   const [newest] = versions
   const ready = declared?.status?.conditions.find(({ type }) => type === 'Ready')
   const because = ready?.status === 'False' ? { reason: ready.reason, message: ready.message } : { reason: null, message: null }
@@ -89,7 +90,16 @@ export function stateOf({ versions, declared }: TenantKey, now: number): State {
   const usable = versions.some((version) => refusal(version, now) === null)
   if (!newest || (newest.state === 'pending' && !usable)) return { state: 'Pending', ...because }
   if (newest.state === 'suspended') return { state: 'Suspended', reason: because.reason ?? 'KeySuspended', message: because.message }
-  return { state: 'Active', reason: null, message: null }
+  const isRotating = isReplaced(usableVersion(key, now), key)
+  return { state: 'Active', reason: null, message: isRotating ? [NOT_MADE, because.message].filter(Boolean).join(' ') : null }
+}
+
+/** Of a rotation that the controller has not made yet, or cannot make. */
+export const NOT_MADE = 'The new key is not made yet: the one before it is still in use.'
+
+/** Whether a rotation wants another version than this one, made or not. */
+export function isReplaced(version: KeyVersion | null, { versions, declared }: TenantKey): boolean {
+  return version !== null && version.revision < Math.max(declared?.key.spec.rotationRevision ?? 0, versions[0]?.revision ?? 0)
 }
 
 /** The version that clients use now: the newest that works. Null when none does. */
@@ -112,6 +122,7 @@ export function seenKey(revision: string): { uid: string; generation: number } {
 export function described(key: TenantKey, now: number): object {
   const { name, plan, versions, declared } = key
   const [newest] = versions
+  const shown = usableVersion(key, now) ?? newest
   const overlap = versions.find(({ overlapUntil, state }) => overlapUntil !== null && overlapUntil > now && state === 'active')
   const created = declared?.key.metadata.creationTimestamp ?? dateOf(versions.at(-1)?.issuedAt ?? null)
   return {
@@ -119,11 +130,11 @@ export function described(key: TenantKey, now: number): object {
     plan: plan.name,
     product: plan.record.product,
     ...stateOf(key, now),
-    prefix: newest?.prefix ?? null,
+    prefix: shown?.prefix ?? null,
     created_at: created,
     last_used_at: dateOf(lastUsedAt(versions)),
     expires_at: declared?.key.spec.expirationTime ?? dateOf(newest?.expiresAt ?? null),
-    rotation_revision: declared?.key.spec.rotationRevision ?? newest?.revision ?? 0,
+    rotation_revision: shown?.revision ?? 0,
     overlap_until: dateOf(overlap?.overlapUntil ?? null),
     revision: revisionOf(key),
     limit: limitOf(key),

@@ -85,7 +85,7 @@ if (kubeconfig !== null) {
     t.match(await operator.object(operator.ref('ApiKey', 'laptop')), { spec: { planRef: { name: 'coder' }, state: 'Active' } })
     const { key } = await send('/keys/laptop/reveal')
     t.ok(wellFormed(key))
-    t.match(await send('/keys/laptop/rotate', { revision: issued.revision }), { rotation_revision: 1 })
+    t.match(await send('/keys/laptop/rotate', { revision: issued.revision }), { name: 'laptop' })
     t.match(await send('/keys/laptop/rotate', { revision: issued.revision }), { error: { code: 'conflict' } })
     const rotated = await until('laptop', ({ state, overlap_until }) => state === 'Active' && overlap_until !== null)
     t.not((await send('/keys/laptop/reveal')).key, key)

@@ -78,6 +78,32 @@ t.test('a key is issued as a manifest of its own, works once it is revealed, rot
   t.equal((await browser.send('POST', '/dashboard/api/keys/laptop/resume', { revision: revoked.revision })).statusCode, 400, 'revoked is final')
 })
 
+t.test('after a rotation the old key is neither shown nor revealed as the new one: it is revealed once it is made', async (t) => {
+  const manifest = (annotations: string) => `
+apiVersion: tollgate.dev/v1alpha1
+kind: ApiKey
+metadata: { name: ci, namespace: demo${annotations} }
+spec: { planRef: { name: coder } }
+`
+  const { app, browser, plans } = await openOffice(t, manifest(''))
+  const reveal = async () => (await browser.send('POST', '/dashboard/api/keys/ci/reveal')).json()
+  const { revision } = await untilKey(browser, 'ci', isActive)
+  const { key: old } = await reveal()
+  await writeFile(join(plans, 'more.yaml'), manifest(', annotations: { tollgate.dev/paused: "true" }'))
+  const rotated = (await browser.send('POST', '/dashboard/api/keys/ci/rotate', { revision })).json()
+  t.match(rotated, { state: 'Active', rotation_revision: 0, message: /^The new key is not made yet/ })
+  t.match(await reveal(), { status: 409, error: { code: 'conflict', message: /^The new key is not made yet/ } })
+  await writeFile(join(plans, 'more.yaml'), (await readFile(join(plans, 'more.yaml'), 'utf8')).replace('"true"', '"false"'))
+  const made = await untilKey(browser, 'ci', (key) => (key as Key & { rotation_revision: number }).rotation_revision === 1)
+  t.match(made, { state: 'Active', message: null })
+  t.not((await reveal()).key, old)
+
+  // The cluster was restored from a backup: the store has later versions.
+  await app.store.mintKey(keyVersion(made.revision.split('.')[0] ?? '', 5, { name: 'ci', tenant: 'demo', subscription: 'demo/coder', product: 'Coding' }))
+  t.equal((await browser.send('POST', '/dashboard/api/keys/ci/rotate', { revision: made.revision })).statusCode, 200)
+  t.match(await readFile(join(plans, 'more.yaml'), 'utf8'), /rotationRevision: 6/)
+})
+
 t.test('a key of a plan that is not active is absent, not masked, and its plan says why', async (t) => {
   const { browser, plans } = await openOffice(t)
   const names = async () => (await browser.get('/dashboard/api/keys')).json().data.map(({ name }: Key) => name)

@@ -17,7 +17,7 @@ import { forget, reveal, revealed } from './revealed.ts'
 
 const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Expired: 'warn', Pending: 'info' }
 const DONE: Record<KeyChange, string> = {
-  rotate: 'is rotated: reveal the new key.',
+  rotate: 'is being rotated: reveal the new key once it is made.',
   suspend: 'is suspended.',
   resume: 'works again.',
   revoke: 'is revoked.',
@@ -52,7 +52,7 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
         <Badge tone={TONES[key.state]}>{key.state === 'Pending' ? 'Being made' : key.state}</Badge>
       </div>
       <Secret of={key} />
-      {key.message && key.state !== 'Active' && <Notice tone="warn">{key.message}</Notice>}
+      {key.message && <Notice tone="warn">{key.message}</Notice>}
       {key.overlap_until && Date.parse(key.overlap_until) > now.value && (
         <Notice tone="info" icon="rotate">
           The key before the rotation still works for <Countdown to={key.overlap_until} />.
