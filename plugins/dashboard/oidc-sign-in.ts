@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { open, seal } from '../../src/domain/api-keys.ts'
+import { openRates } from '../../src/domain/rate-limit.ts'
 import { secretOf, sessionHash, tenantsIn } from '../../src/domain/sessions.ts'
 import { NAMES, openOidcClient, ProviderAway, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
 import { returnPath } from './return-path.ts'
@@ -20,6 +21,11 @@ const SIGN_IN_MS = 10 * 60_000
 /** What the sealed cookie is bound to: a text that was sealed for anything else does not open as one. */
 const PURPOSE = 'dashboard sign-in'
 const MAX_NAME = 100
+/** Of one address, without a session: behind each are two writes of the store and a request to the provider. */
+const CALLBACKS_PER_MINUTE = 120
+const MAX_ADDRESSES = 10_000
+/** Callbacks of all addresses that wait for the provider together. */
+const MAX_WAITING = 16
 
 type SignIn = SignInSecrets & { returnTo: string; expiresAt: number }
 
@@ -27,6 +33,8 @@ type SignIn = SignInSecrets & { returnTo: string; expiresAt: number }
 export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSession {
   const { config } = app
   const client = openOidcClient({ ...config, issuer: config.OIDC_ISSUER ?? '' })
+  const count = openRates('sign_ins', CALLBACKS_PER_MINUTE, MAX_ADDRESSES)
+  let waiting = 0
   const callback = () => `${app.publicUrl()}/dashboard/callback`
   const cookie = () => cookieFor(app.publicUrl(), 'tollgate_sign_in', '/dashboard/callback')
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
@@ -46,15 +54,14 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   )
 
   app.get('/callback', { exposeHeadRoute: false }, async (request, reply) => {
+    count(request.ip, app.clock())
     const signIn = begun(request)
     setCookie(reply, cookie(), '', 0)
     return answered(request, reply, async () => {
-      if (!signIn || !(await app.store.useOnce(sessionHash(signIn.state), signIn.expiresAt, app.clock()))) {
+      const claims = signIn && (await claimsOf(request, signIn))
+      if (!signIn || !claims) {
         throw new SignInRefused('The sign-in was not begun in this browser, took longer than ten minutes, or was completed before.')
       }
-      const address = new URL(callback())
-      address.search = new URL(request.url, address).search
-      const claims = await client.claims(address, signIn)
       const tenants = tenantsIn(claims[config.OIDC_TENANT_CLAIM] ?? [])
       const [tenant] = tenants ?? []
       if (tenants === null || tenant === undefined) {
@@ -69,6 +76,20 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
       return reply.header('cache-control', 'no-store').redirect(signIn.returnTo, 303)
     })
   })
+
+  /** The claims about the person whose sign-in `request` completes; null where it was completed before. */
+  async function claimsOf(request: FastifyRequest, signIn: SignIn): Promise<Claims | null> {
+    if (waiting >= MAX_WAITING) throw new ProviderAway('too many sign-ins wait for the provider')
+    waiting++
+    try {
+      if (!(await app.store.useOnce(sessionHash(signIn.state), signIn.expiresAt, app.clock()))) return null
+      const address = new URL(callback())
+      address.search = new URL(request.url, address).search
+      return await client.claims(address, signIn)
+    } finally {
+      waiting--
+    }
+  }
 
   function begun(request: FastifyRequest): SignIn | null {
     const text = open(readCookie(request, cookie().name), PURPOSE, app.derivedKeys.signIns)

@@ -139,6 +139,30 @@ t.test('a provider that is away never stops the start: its page says so, and the
   t.equal((await browser.get('/dashboard/api/session')).statusCode, 200, 'sessions go on without the provider')
 })
 
+t.test('callbacks of one address are limited, and so are all that wait for the provider together', async (t) => {
+  const { app, provider } = await openOffice(t)
+  const callback = (remoteAddress: string) => app.inject({ url: '/dashboard/callback?code=x&state=x', remoteAddress })
+  let tries = 0
+  let refused = await callback('192.0.2.1')
+  for (; refused.statusCode === 403 && tries < 1000; tries++) refused = await callback('192.0.2.1')
+  t.match(refused, { statusCode: 429, headers: { 'x-svc-limit': 'sign_ins', 'retry-after': /^\d+$/ } })
+  t.ok(tries >= 20, 'an office behind one address can sign in')
+  t.equal((await callback('192.0.2.2')).statusCode, 403)
+
+  provider.person = ADA
+  const begun = await Promise.all(Array.from({ length: 17 }, async () => {
+    const browser = openBrowser(app)
+    const path = await callbackOf(browser)
+    return () => browser.get(path)
+  }))
+  const { promise, resolve } = Promise.withResolvers<void>()
+  provider.pause = promise
+  const answers = begun.map((complete) => complete())
+  t.match(await Promise.race(answers), { statusCode: 503, headers: { 'retry-after': '5' } })
+  resolve()
+  t.same((await Promise.all(answers)).map(({ statusCode }) => statusCode).sort(), [...Array(16).fill(303), 503])
+})
+
 t.test('a session of the mode local is invalid in the mode oidc', async (t) => {
   const { app, browser } = await openOffice(t)
   const now = app.clock()

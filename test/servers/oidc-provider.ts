@@ -11,6 +11,8 @@ export type OidcProvider = {
   person: { sub: string } & Record<string, unknown>
   /** What `/jwks` answers instead of the provider's own keys. */
   publishedKeys: object | null
+  /** `/token` answers after it. */
+  pause: Promise<void>
   /** Stops to answer, and answers again on the same port. */
   stop(): Promise<void>
   start(): Promise<void>
@@ -40,7 +42,7 @@ export async function openOidcProvider(t: Test, { clients, inIdToken = false, po
   t.teardown(close)
   const { port: own } = server.address() as AddressInfo
   const issuer = `${tls ? 'https' : 'http'}://${address}:${own}`
-  const found: OidcProvider = { issuer, person: { sub: 'ada' }, publishedKeys: null, stop: close, start: () => listen(own) }
+  const found: OidcProvider = { issuer, person: { sub: 'ada' }, publishedKeys: null, pause: Promise.resolve(), stop: close, start: () => listen(own) }
   const provider = new Provider(issuer, {
     clients: [
       {
@@ -63,6 +65,7 @@ export async function openOidcProvider(t: Test, { clients, inIdToken = false, po
   server.on('request', (request, response) => {
     if (request.url?.startsWith('/interaction/')) void interact(provider, found.person.sub, request, response)
     else if (request.url === '/jwks' && found.publishedKeys) response.setHeader('content-type', 'application/json').end(JSON.stringify(found.publishedKeys))
+    else if (request.url === '/token') void found.pause.then(() => handle(request, response))
     else void handle(request, response)
   })
   return found
