@@ -8,7 +8,7 @@ import { Type } from 'typebox'
 import { open } from '../../src/domain/api-keys.ts'
 import { Failure, overLimit } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
-import type { ApiKeySpec, ChangedKey, KeyEdit, Resources } from '../../src/backends/resources/resources.ts'
+import { MAX_KEYS, type ApiKeySpec, type ChangedKey, type KeyEdit, type Resources } from '../../src/backends/resources/resources.ts'
 import { described, isReplaced, NOT_MADE, openKeys, seenKey, stateOf, usableVersion, type TenantKey } from './keys.ts'
 import { lockOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
@@ -79,7 +79,7 @@ export function keyRoutes(app: FastifyInstance): void {
     const resources = author()
     const { tenant, session } = sessionOf(request)
     const { name, plan: planName, limit, expires_at: expirationTime } = request.body
-    const { keys: present, plans } = await keys.list(request, tenant)
+    const { keys: present, plans, declared } = await keys.list(request, tenant)
     const plan = plans.find((candidate) => candidate.name === planName)
     if (!plan)
       throw new Failure('invalid_request', {
@@ -91,6 +91,10 @@ export function keyRoutes(app: FastifyInstance): void {
     const counted = present.filter((key) => key.plan.name === planName && !['Revoked', 'Expired'].includes(stateOf(key, app.clock()).state))
     if (counted.length >= plan.record.terms.maxKeys)
       throw new Failure('conflict', { message: `The plan has as many keys as it allows: ${plan.record.terms.maxKeys}. Revoke one first.` })
+    if (declared.length >= MAX_KEYS) {
+      const message = `You have as many keys as you may have: ${MAX_KEYS}, revoked ones included. Ask whoever operates the service to delete some.`
+      throw new Failure('conflict', { message })
+    }
     const spec = {
       planRef: { name: planName },
       ...(limit ? { limit: specLimit(limit) } : {}),

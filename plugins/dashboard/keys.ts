@@ -18,7 +18,7 @@ export type TenantKey = {
   declared: DeclaredKey | null
 }
 
-export type KeyList = { keys: TenantKey[]; plans: TenantPlan[] }
+export type KeyList = { keys: TenantKey[]; plans: TenantPlan[]; declared: DeclaredKey[] }
 
 /** Opens the reader of keys. */
 export function openKeys(app: FastifyInstance) {
@@ -38,7 +38,7 @@ export function openKeys(app: FastifyInstance) {
     }
   }
 
-  /** The keys of the active plans, ordered by name, and all plans. */
+  /** The keys of the active plans, ordered by name, all plans, and all ApiKeys that can be read. */
   async function list(request: FastifyRequest, tenant: string, name?: string): Promise<KeyList> {
     const plans = await plansOf(app, tenant)
     const active = plans.filter(({ reason }) => reason === null)
@@ -58,7 +58,7 @@ export function openKeys(app: FastifyInstance) {
       else keys.delete(uid)
     }
     const all = [...keys.values()].filter((key) => name === undefined || key.name === name)
-    return { keys: all.sort((a, b) => (a.name < b.name ? -1 : 1)), plans }
+    return { keys: all.sort((a, b) => (a.name < b.name ? -1 : 1)), plans, declared }
   }
 
   return {

@@ -4,6 +4,9 @@
  */
 export const API_VERSION = 'tollgate.dev/v1alpha1'
 
+/** The most ApiKeys of a tenant that are read for a person; the dashboard issues no more. */
+export const MAX_KEYS = 500
+
 export type Product = 'Room' | 'Media' | 'Coding'
 
 export type Metadata = {
@@ -221,7 +224,7 @@ export type Resources = {
    * `seen` it is changed only if it is still that one.
    */
   changeKey(key: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey>
-  /** The ApiKeys of a tenant, up to 500, or the one of that name; those being deleted are left out. */
+  /** The ApiKeys of a tenant, up to `MAX_KEYS`, or the one of that name; those being deleted are left out. */
   readKeys(namespace: string, name?: string): Promise<{ outcome: 'read'; keys: DeclaredKey[] } | { outcome: 'forbidden' }>
   /**
    * Starts leader election among the controllers of this source; `changed` is called on every change. A source without other controllers calls it at once.

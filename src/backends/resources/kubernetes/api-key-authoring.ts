@@ -2,6 +2,7 @@
 import { Unavailable } from '../../../domain/errors.ts'
 import {
   API_VERSION,
+  MAX_KEYS,
   type ApiKeyResource,
   type ApiKeyStatus,
   type ChangedKey,
@@ -18,7 +19,6 @@ import { collectionPath, COLLECTIONS, resourcePath, type KubeObject, type List }
 /** Field manager of writes on behalf of a person of a tenant. */
 const FIELD_MANAGER = 'tollgate-api'
 const MAX_TRIES = 5
-const MAX_KEYS = 500
 
 export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'changeKey' | 'readKeys'> {
   async function changeKey(key: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey> {

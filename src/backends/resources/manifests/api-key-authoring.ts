@@ -5,6 +5,7 @@ import { stringify } from 'yaml'
 import { Unavailable } from '../../../domain/errors.ts'
 import {
   API_VERSION,
+  MAX_KEYS,
   type ApiKeyResource,
   type ApiKeyStatus,
   type ChangedKey,
@@ -38,7 +39,6 @@ type Options = {
 
 /** A person may save the file at the same time. */
 const MAX_TRIES = 5
-const MAX_KEYS = 500
 const FORBIDDEN = ['EACCES', 'EPERM', 'EROFS']
 
 export function openAuthoring({ path, declared, validator, statuses, sync }: Options): Authoring {
