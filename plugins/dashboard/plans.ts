@@ -39,6 +39,12 @@ export async function planOf(app: FastifyInstance, tenant: string, api: Api, nam
   return first
 }
 
+/** The names of the tenant's keys by `keyId`, wherever they are now: a key that was used under one plan may have moved. Removed ones have none. */
+export async function keyNamesOf(app: FastifyInstance, tenant: string): Promise<Map<string, string>> {
+  const keys = await Promise.all((await plansOf(app, tenant)).map(({ record }) => app.store.keysOf(record.id)))
+  return new Map(keys.flat().map(({ keyId, name }) => [keyId, name]))
+}
+
 /** Registers `GET /plans`, behind a session. */
 export function planRoutes(app: FastifyInstance): void {
   app.get('/plans', async (request) => ({

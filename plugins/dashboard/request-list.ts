@@ -5,7 +5,7 @@ import { Type } from 'typebox'
 import { KEPT_REQUESTS, type CodingRequest, type RequestPosition } from '../../src/domain/coding-requests.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import { sendCsv } from './csv.ts'
-import { dateOf, planOf } from './plans.ts'
+import { dateOf, keyNamesOf, planOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const PAGE = 20
@@ -22,7 +22,7 @@ export function requestListRoute(app: FastifyInstance): void {
   app.withTypeProvider<TypeBoxTypeProvider>().get('/usage/coding/requests', { schema: { querystring: Query } }, async (request, reply) => {
     const { plan: name, format, cursor, key } = request.query
     const plan = await planOf(app, sessionOf(request).tenant, 'coding', name)
-    const names = new Map((await app.store.keysOf(plan.record.id)).map((key): [string, string] => [key.keyId, key.name]))
+    const names = await keyNamesOf(app, sessionOf(request).tenant)
     const shown = (one: CodingRequest) => described(one, names.get(one.keyId) ?? null)
     const isAsked = (one: CodingRequest) => key === undefined || names.get(one.keyId) === key
     // No index has the keys: all that are kept are few.

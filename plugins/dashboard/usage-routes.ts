@@ -10,7 +10,7 @@ import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subs
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
 import { sendCsv } from './csv.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
-import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
+import { allowanceOf, dateOf, keyNamesOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const Query = Type.Object({
@@ -30,12 +30,7 @@ type Names = Map<string, string>
 export function usageRoutes(app: FastifyInstance): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  async function namesOf({ record }: TenantPlan): Promise<Names> {
-    return new Map([
-      [DASHBOARD_KEY, 'AI Room'],
-      ...(await app.store.keysOf(record.id)).map(({ keyId, name }): [string, string] => [keyId, name]),
-    ])
-  }
+  const namesOf = async (tenant: string): Promise<Names> => (await keyNamesOf(app, tenant)).set(DASHBOARD_KEY, 'AI Room')
 
   routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {
     const plan = await planOf(app, sessionOf(request).tenant, 'media', request.query.plan)
@@ -44,7 +39,7 @@ export function usageRoutes(app: FastifyInstance): void {
     const archived = await app.store.periods(plan.record.id)
     if (request.query.format === 'csv')
       return sendCsv(reply, `media-${plan.name}`, periodsOf(account, archived).flatMap(mediaDays).filter(from(request.query.since)))
-    return mediaUsage(plan, account, archived, await namesOf(plan), from(request.query.since))
+    return mediaUsage(plan, account, archived, await namesOf(sessionOf(request).tenant), from(request.query.since))
   })
 
   routes.get('/usage/coding', { schema: { querystring: Query } }, async (request, reply) => {
@@ -52,7 +47,7 @@ export function usageRoutes(app: FastifyInstance): void {
     if (!plan.record.coding || !plan.record.terms.coding)
       throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan).filter(from(request.query.since)))
-    return codingUsage(plan, await namesOf(plan), app.clock(), from(request.query.since))
+    return codingUsage(plan, await namesOf(sessionOf(request).tenant), app.clock(), from(request.query.since))
   })
 }
 

@@ -163,6 +163,14 @@ t.test('the answer to an invalid request names its fault', async (t) => {
   t.match(await post({ name: 'k5', plan: 'coder' }), { status: 409, error: { message: 'The plan has as many keys as it allows: 5. Revoke one first.' } })
 })
 
+t.test('a tenant has at most 500 ApiKeys, revoked ones included: the dashboard issues no more', async (t) => {
+  const revoked = (n: number) => `{ apiVersion: tollgate.dev/v1alpha1, kind: ApiKey, metadata: { name: k${n}, namespace: demo }, spec: { planRef: { name: none }, state: Revoked } }`
+  const { browser } = await openOffice(t, Array.from({ length: 497 }, (_, n) => revoked(n)).join('\n---\n'))
+  const post = async (name: string) => (await browser.send('POST', '/dashboard/api/keys', { name, plan: 'coder' })).json()
+  t.match(await post('last'), { name: 'last' })
+  t.match(await post('more'), { status: 409, error: { code: 'conflict', message: 'You have as many keys as you may have: 500, revoked ones included. Ask whoever operates the service to delete some.' } })
+})
+
 t.test('no key is in a list, a manifest or a log line; a reveal is logged by the id of the key and the person', async (t) => {
   const logged: string[] = []
   const { browser, plans } = await openOffice(t, '', logged)
@@ -204,6 +212,36 @@ t.test('a gateway with derived keys shows keys and reveals none', async (t) => {
   t.match((await browser.get('/dashboard/api/session')).json(), { key_reveal: false })
   t.match((await browser.get('/dashboard/api/keys')).json(), { data: [{ name: 'ci', state: 'Active' }] })
   t.match((await browser.send('POST', '/dashboard/api/keys/ci/reveal')).json(), { error: { code: 'key_management_off', message: /Secret/ } })
+})
+
+t.test('what a key used before it was moved to another plan stays under its name', async (t) => {
+  const manifest = (plan: string) => `
+apiVersion: tollgate.dev/v1alpha1
+kind: Plan
+metadata: { name: other, namespace: demo }
+spec: { product: Coding, coding: { sessionWindow: { tokens: 1000 }, weeklyWindow: { tokens: 5000 } } }
+---
+apiVersion: tollgate.dev/v1alpha1
+kind: ApiKey
+metadata: { name: mover, namespace: demo }
+spec: { planRef: { name: ${plan} } }
+`
+  const { app, browser, plans } = await openOffice(t, manifest('coder'))
+  await untilKey(browser, 'mover', isActive)
+  const { key } = (await browser.send('POST', '/dashboard/api/keys/mover/reveal')).json()
+  const address = await app.listen({ host: '127.0.0.1', port: 0 })
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+  const answer = await fetch(`${address}/v1/chat/completions`, { method: 'POST', headers, body: JSON.stringify({ model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }) })
+  t.equal(answer.status, 200)
+  await answer.json()
+  const read = async (path: string) => (await browser.get(`/dashboard/api/usage/coding${path}`)).json()
+  await eventually('the settlement', async () => ((await read('?plan=coder')).keys?.[0]?.used > 0 ? true : null))
+  await eventually('the request', async () => ((await read('/requests?plan=coder')).data.length > 0 ? true : null))
+  await writeFile(join(plans, 'more.yaml'), manifest('other'))
+  await untilKey(browser, 'mover', (key) => (key as Key & { plan: string }).plan === 'other')
+  await eventually('the move', async () => ((await app.store.keysOf('demo/other')).length > 0 ? true : null))
+  t.match((await read('?plan=coder')).keys, [{ name: 'mover' }])
+  t.match((await read('/requests?plan=coder&key=mover')).data, [{ key: 'mover' }])
 })
 
 t.test('the usage of keys that were removed is one entry', async (t) => {
