@@ -7,10 +7,11 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { listUsage, UsageQuery } from '../../src/tasks/list-usage.ts'
 import { speaksMessages } from '../../src/http/message-errors.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
-import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
+import { openPromptCounts } from '../../src/upstream/usage/prompt-tokens.ts'
 import { checkMessagesBody } from '../../src/upstream/wires/messages/message-checks.ts'
-import { openModelNames, replaceAlias } from '../../src/upstream/wires/model-name.ts'
+import { openModelNames, replaceAlias, withModel } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
+import type { Members } from '../../src/upstream/wires/allowlist.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import { readCompaction, readRequest } from '../../src/upstream/exchange/read-request.ts'
 import type { ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
@@ -68,6 +69,12 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   })
   const reads: RouteShorthandOptions = { config: { api: 'coding' } }
   const readsEither: RouteShorthandOptions = { config: { api: 'coding', messages: 'by version' } }
+  const countPrompt = openPromptCounts()
+  /** The body is not kept meanwhile. */
+  const countOf = (request: FastifyRequest, body: Members) => {
+    request.body = null
+    return countPrompt(request.caller?.key.subscription ?? '', body)
+  }
   const counts: RouteShorthandOptions = { bodyLimit: BODY_LIMIT, config: { api: 'coding' } }
 
   app.post('/v1/chat/completions', creates('chat'), exchangeFor('chat', exchanges))
@@ -77,10 +84,10 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.post('/v1/messages', creates('messages'), (request, reply) => message(request, reply.header('request-id', request.id)))
   app.post('/v1/messages/count_tokens', { ...counts, config: { api: 'coding', messages: 'always' } }, async (request, reply) => {
     reply.header('request-id', request.id)
-    return { input_tokens: await countPromptTokens(checkMessagesBody(request.body)) }
+    return { input_tokens: await countOf(request, checkMessagesBody(request.body)) }
   })
-  app.post('/v1/responses/input_tokens', counts, async ({ body }) => {
-    return { object: 'response.input_tokens', input_tokens: await countPromptTokens(readBody(body)) }
+  app.post('/v1/responses/input_tokens', counts, async (request) => {
+    return { object: 'response.input_tokens', input_tokens: await countOf(request, readBody(withModel(request.body))) }
   })
   app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding', messages: 'by version' }), { prefix: '/v1' })
   app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding', messages: 'always' }), { prefix: '/v1/messages' })

@@ -2,8 +2,9 @@
 import t from 'tap'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { replayedReasoning } from '../../src/upstream/translation/messages-to-responses/thinking-signature.ts'
-import { countPromptTokens } from '../../src/upstream/usage/prompt-tokens.ts'
+import { openPromptCounts } from '../../src/upstream/usage/prompt-tokens.ts'
 
+const count = openPromptCounts().bind(null, 'acme/first')
 const LONG = 'a'.repeat(20_000_000)
 const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
 
@@ -19,6 +20,6 @@ t.test('a signature of any length is read, and a foreign one left out', async (t
 
 t.test('an inline image counts as one, however large it is', async (t) => {
   const image = (data: string) => ({ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'base64', data } }] }] })
-  t.equal(await countPromptTokens(image(LONG)), await countPromptTokens(image('a'.repeat(4096))))
-  t.equal(await countPromptTokens(image(`data:image/png;base64,${LONG}`)), await countPromptTokens(image('a'.repeat(4096))))
+  t.equal(await count(image(LONG)), await count(image('a'.repeat(4096))))
+  t.equal(await count(image(`data:image/png;base64,${LONG}`)), await count(image('a'.repeat(4096))))
 })

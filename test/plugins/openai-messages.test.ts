@@ -53,6 +53,8 @@ t.test('tokens of a prompt are counted without a reservation, on both wires', as
   const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(1_000_000) } }
   t.ok((await count([image])) < 2000, 'an image is not counted as text')
   t.match((await post(gateway, '/v1/responses/input_tokens', { model: 'svc-code', input: 'Hello' })).body, { object: 'response.input_tokens', input_tokens: Number })
+  for (const model of [{}, { model: null }]) t.equal((await post(gateway, '/v1/responses/input_tokens', { ...model, input: 'Hello' })).status, 200, 'the SDK need not name the model')
+  t.match(await post(gateway, '/v1/responses/input_tokens', { model: 'gpt-9', input: 'Hello' }), { status: 404, body: { error: { code: 'model_not_found' } } })
   t.same(gateway.admissions, [])
 })
 

@@ -4,6 +4,8 @@ import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
+import { DOCUMENTED_MEMBERS } from '../../src/upstream/policy/documented-members.ts'
+import { WIRES } from '../../src/upstream/wires/wire.ts'
 import type { Members } from '../../src/upstream/wires/allowlist.ts'
 
 const NONE: ReadonlySet<string> = new Set()
@@ -67,6 +69,21 @@ t.test('what no model reads does not count: undocumented members, hosted tools, 
   t.ok(chatBytes(parts({ type: 'text', text: 'hi', padding })) < plain + 100)
   t.ok(chatBytes({ ...user('hi'), tools: [{ type: 'web_search', padding }] }) < plain + 10)
   t.ok(promptBytes('chat', { ...user('hi'), tools: [{ type: 'web_search', padding }] }, new Set(['tool:web_search'])) > LONG)
+})
+
+/** Documented members that say how to answer, or name somebody; no model reads them. */
+const UNREAD = `audio cache_control enable_thinking frequency_penalty function_call include logit_bias logprobs max_completion_tokens max_output_tokens max_tokens max_tool_calls
+  metadata modalities n parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention reasoning reasoning_effort safety_identifier seed service_tier stop
+  stop_sequences store stream stream_options temperature thinking tool_choice top_k top_logprobs top_p truncation user verbosity web_search_options`.split(/\s+/)
+
+t.test('every documented member that a model reads counts, on each wire', async (t) => {
+  for (const wire of WIRES) {
+    const value = { type: wire === 'messages' ? 'custom' : 'function', description: 'x'.repeat(LONG) }
+    for (const name of DOCUMENTED_MEMBERS[wire]) {
+      const bytes = promptBytes(wire, { [name]: name === 'tools' ? [value] : value }, NONE)
+      t.equal(bytes > LONG, !UNREAD.includes(name), `${wire}: ${name}`)
+    }
+  }
 })
 
 t.test('a document of the Messages wire counts as what its source is: text, parts or a file; with its title and context', async (t) => {

@@ -1,11 +1,14 @@
 /** Tokens of a prompt, counted without an upstream: for `count_tokens` of the Messages wire and `input_tokens` of the Responses wire. */
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { openCounts } from '../../domain/counts-by-name.ts'
 import { countTokens } from './tokenizer.ts'
 
 /** The members of a request that a model reads. */
-const PROMPT = ['system', 'instructions', 'messages', 'input', 'tools', 'text', 'output_config']
-/** Longer texts are counted by their beginning: the work of a request is bounded. */
-const MAX_SAMPLE = 100_000
+const PROMPT = ['system', 'instructions', 'messages', 'input', 'tools', 'text', 'output_config', 'output_format']
+/** Of one plan at once. */
+const MAX_COUNTS = 16
+/** Of the text of a prompt that is not counted. */
+const CHARACTERS_PER_TOKEN = 4
 /** Of an inline image or document, and of the frame of each object. */
 const INLINE_TOKENS = 1024
 /** Data is no text: longer values without white space that look like base64 count as inline data. */
@@ -14,8 +17,25 @@ const DATA_URL = /^data:[^,]{0,200},/
 /** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
 const NOT_BASE64 = /[^A-Za-z0-9+/=_-]/
 
-/** Tokens of the prompt of a body, under o200k_base: an estimate, because the tokenizer of the model is not known. At least 1. */
-export async function countPromptTokens(body: Members): Promise<number> {
+/**
+ * Counts the tokens of the prompt of a body for a plan, under o200k_base: an estimate, because the tokenizer of the model is not known. At least 1. Above
+ * `MAX_COUNTS` at once they are estimated by the length of the text.
+ */
+export function openPromptCounts(): (subscription: string, body: Members) => Promise<number> {
+  const counting = openCounts()
+  return (subscription, body) => {
+    const { text, inline } = promptOf(body)
+    if (counting.of(subscription) >= MAX_COUNTS) return Promise.resolve(Math.max(1, inline + Math.ceil(text.length / CHARACTERS_PER_TOKEN)))
+    counting.add(subscription, 1)
+    // Not awaited here, where the body would be kept meanwhile.
+    return countTokens(text)
+      .then((tokens) => Math.max(1, inline + tokens))
+      .finally(() => counting.add(subscription, -1))
+  }
+}
+
+/** The text that the model reads, and the tokens of inline data. */
+function promptOf(body: Members): { text: string; inline: number } {
   const texts: string[] = []
   let inline = 0
   const add = (value: unknown): void => {
@@ -32,10 +52,7 @@ export async function countPromptTokens(body: Members): Promise<number> {
     }
   }
   for (const name of PROMPT) add(own(body, name))
-  const text = texts.join('\n')
-  const sample = text.slice(0, MAX_SAMPLE)
-  const tokens = sample === '' ? 0 : Math.ceil(((await countTokens(sample)) * text.length) / sample.length)
-  return Math.max(1, tokens + inline)
+  return { text: texts.join('\n'), inline }
 }
 
 function isData(value: string): boolean {

@@ -1,5 +1,5 @@
 /** The name of the one model that clients know, and other names that they may ask for it by (`MODEL_ALIASES`). */
-import { isMembers } from './allowlist.ts'
+import { isMembers, own } from './allowlist.ts'
 
 export const MODEL = 'svc-code'
 
@@ -15,4 +15,9 @@ export function openModelNames(patterns: readonly string[]): (name: string) => b
 /** Puts the name of the model into a body in place of another one for it. */
 export function replaceAlias(body: unknown, isModel: (name: string) => boolean): void {
   if (isMembers(body) && typeof body['model'] === 'string' && isModel(body['model'])) body['model'] = MODEL
+}
+
+/** A body that need not name the model, as one that names it. */
+export function withModel(body: unknown): unknown {
+  return isMembers(body) && (own(body, 'model') ?? null) === null ? { ...body, model: MODEL } : body
 }
