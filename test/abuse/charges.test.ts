@@ -4,7 +4,8 @@ import t, { type Test } from 'tap'
 import { stream, streams, type Script } from '../fakes/upstream.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, RESPONSE_USAGE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
 import { chat, MESSAGES, responses, startStream, type Gateway } from '../upstream/gateway.ts'
-import { messageEvent } from '../fakes/messages-wire.ts'
+import { messageEvent, messagesStream } from '../fakes/messages-wire.ts'
+import type { WireName } from '../../src/upstream/wires/wire.ts'
 import { setUp } from '../plugins/vendor.ts'
 
 /** What the upstream bills: far more than it shows. */
@@ -13,7 +14,7 @@ const CHAT_USAGE = { ...USAGE, completion_tokens: HIDDEN, total_tokens: HIDDEN +
 const WHOLE_USAGE = { usage: { ...RESPONSE_USAGE, output_tokens: HIDDEN, total_tokens: HIDDEN + 20 } }
 const BILLED = { usage: { input: 20, cachedInput: 8, output: HIDDEN }, estimated: false }
 
-type Case = { wire: 'chat' | 'responses'; upstream: 'chat' | 'responses'; begun: string[]; rest: string[]; leavesAt: string }
+type Case = { wire: 'chat' | 'responses'; upstream: WireName; begun: string[]; rest: string[]; leavesAt: string }
 
 const text = responsesStream('the', ' answer')
 const chatText = chatStream('the', ' answer')
@@ -21,12 +22,19 @@ const begunChat = chatText.slice(0, -2)
 const restChat = [chunk([], { usage: CHAT_USAGE }), DONE]
 const begunResponses = text.slice(0, -2)
 const restResponses = [event('response.completed', { response: response('completed', [message('the answer')], WHOLE_USAGE) })]
+/** The events of a stream that bills as much. */
+const messageText = (text: string) => messagesStream([{ type: 'text', text }], 'end_turn', HIDDEN).split(/(?<=\n\n)/)
+const begunMessage = messageText('the answer').slice(0, -2)
+const restMessage = messageText('the answer').slice(-2)
 const CASES: Case[] = [
   { wire: 'chat', upstream: 'chat', begun: begunChat, rest: restChat, leavesAt: '"finish_reason":"stop"' },
   { wire: 'responses', upstream: 'responses', begun: begunResponses, rest: restResponses, leavesAt: 'response.output_item.done' },
   { wire: 'responses', upstream: 'responses', begun: text.slice(0, -4), rest: restResponses, leavesAt: 'response.output_text.done' },
   { wire: 'chat', upstream: 'responses', begun: begunResponses, rest: restResponses, leavesAt: ' answer' },
   { wire: 'responses', upstream: 'chat', begun: begunChat, rest: restChat, leavesAt: ' answer' },
+  { wire: 'chat', upstream: 'messages', begun: begunMessage, rest: restMessage, leavesAt: 'answer' },
+  { wire: 'responses', upstream: 'messages', begun: begunMessage, rest: restMessage, leavesAt: 'response.output_item.done' },
+  { wire: 'responses', upstream: 'messages', begun: messageText('the answer').slice(0, -1), rest: restMessage.slice(-1), leavesAt: 'answer' },
 ]
 
 const PATHS = { chat: '/v1/chat/completions', responses: '/v1/responses' }
@@ -98,19 +106,26 @@ function writesOn(begun: string[]): Script {
 }
 
 t.test('a sentinel as stop sequence is charged by the usage that follows it', async (t) => {
-  for (const more of [{}, { stream_options: { include_usage: true } }]) {
-    const { script, finish } = inTwoParts(responsesStream('one STOP two').slice(0, -5), restResponses)
-    const { gateway } = await setUp(t, script, { usageMs: 60_000 }, { wire: 'responses' })
-    const answer = await startStream(gateway, PATHS.chat, { ...bodyOf('chat'), stop: ['STOP'], ...more })
-    let seen = ''
-    answer.on('data', (part) => (seen += String(part)))
-    while (!seen.includes('"finish_reason":"stop"')) await new Promise(setImmediate)
-    finish()
-    await once(answer, 'end')
-    t.ok(seen.endsWith(DONE))
-    t.equal(seen.split(DONE).length, 2, 'the end of the stream once')
-    t.equal(seen.includes(`"completion_tokens":${HIDDEN}`), 'stream_options' in more)
-    t.same(await gateway.settled(), BILLED)
+  const upstreams = {
+    responses: { stop: 'STOP', begun: responsesStream('one STOP two').slice(0, -5), rest: restResponses },
+    // White space, which this wire does not take.
+    messages: { stop: '\n\n', begun: messageText('one \n\n two').slice(0, -3), rest: messageText('').slice(-3) },
+  }
+  for (const [wire, { stop, begun, rest }] of Object.entries(upstreams)) {
+    for (const more of [{}, { stream_options: { include_usage: true } }]) {
+      const { script, finish } = inTwoParts(begun, rest)
+      const { gateway } = await setUp(t, script, { usageMs: 60_000 }, { wire })
+      const answer = await startStream(gateway, PATHS.chat, { ...bodyOf('chat'), stop: [stop], ...more })
+      let seen = ''
+      answer.on('data', (part) => (seen += String(part)))
+      while (!seen.includes('"finish_reason":"stop"')) await new Promise(setImmediate)
+      finish()
+      await once(answer, 'end')
+      t.ok(seen.endsWith(DONE))
+      t.equal(seen.split(DONE).length, 2, 'the end of the stream once')
+      t.equal(seen.includes(`"completion_tokens":${HIDDEN}`), 'stream_options' in more)
+      t.same(await gateway.settled(), BILLED)
+    }
   }
 })
 
@@ -151,14 +166,32 @@ t.test('a message that a stop sequence ends is complete when no usage follows in
   }
 })
 
-t.test('an upstream that writes on after a stop sequence is stopped soon, and the client gets its end', async (t) => {
-  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...responsesStream('one STOP two').slice(0, -5)), { usageMs: 30 }, { wire: 'responses' })
-  const aborted = upstream.nextAbort()
-  const { text } = await chat(gateway, { stream: true, stop: ['STOP'], stream_options: { include_usage: true } })
-  await aborted
-  t.ok(text.endsWith(DONE))
-  t.match(text, /"completion_tokens":[1-9]/)
-  t.match(await gateway.settled(), { estimated: true })
+t.test('an upstream that writes on or breaks off after a stop sequence is stopped soon, and the client gets its end', async (t) => {
+  const begun = messageText('one \n\n two').slice(0, -3)
+  const error = messageEvent('error', { error: { type: 'overloaded_error', message: 'busy' } })
+  const cases: [string, string, Script][] = [
+    ['responses', 'STOP', (answer) => stream(answer, ...responsesStream('one STOP two').slice(0, -5))],
+    ['messages', '\n\n', (answer) => stream(answer, ...begun)],
+    ['messages', '\n\n', (answer) => (stream(answer, ...begun), void answer.end())],
+    ['messages', '\n\n', streams(...begun, error)],
+  ]
+  for (const [wire, stop, script] of cases) {
+    const { upstream, gateway } = await setUp(t, script, { usageMs: 30 }, { wire })
+    const aborted = cases.findIndex((one) => one[2] === script) < 2 ? upstream.nextAbort() : null
+    const { text: seen } = await chat(gateway, { stream: true, stop: [stop], stream_options: { include_usage: true } })
+    await aborted
+    t.ok(seen.endsWith(DONE))
+    t.match(seen, /"completion_tokens":[1-9]/)
+    t.match(await gateway.settled(), { estimated: true })
+  }
+})
+
+t.test('a client of another wire that leaves a message is charged the prompt that its beginning reported', async (t) => {
+  for (const wire of ['chat', 'responses'] as const) {
+    const { gateway } = await setUp(t, (answer) => stream(answer, ...messageText('one two').slice(0, -3)), {}, { wire: 'messages' })
+    await leaveAt(gateway, wire, 'two')
+    t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 2 }, estimated: true }, wire)
+  }
 })
 
 t.test('an answer that was cut off costs what the plan learned of hidden output, up to the limit of the request', async (t) => {

@@ -1,10 +1,11 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
-import { inclusiveUsage, laterUsage } from '../../wires/messages/message-usage.ts'
+import { inclusiveUsage, openStreamUsage } from '../../wires/messages/message-usage.ts'
 import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
 import { textOf } from '../../sse/sse-parser.ts'
+import { readUsage } from '../../usage/reported-usage.ts'
 import type { ChatTools } from '../responses-to-chat/chat-tools.ts'
 import { openResponseBlocks, type ResponseBlocks } from './response-blocks.ts'
 
@@ -17,10 +18,10 @@ export function responseFor(value: unknown, tools: ChatTools): Members {
   if (!isMembers(value) || !Array.isArray(value['content'])) throw new BadAnswer('the answer is not a message')
   const blocks = openResponseBlocks(String(value['id']), tools, () => {})
   for (const [index, block] of (value['content'] as unknown[]).entries()) if (isMembers(block)) blocks.start(index, block)
-  return responseWith(value['id'], blocks, value['stop_reason'] ?? 'end_turn', value['usage'])
+  return responseWith(value['id'], blocks, value['stop_reason'] ?? 'end_turn', inclusiveUsage(value['usage']))
 }
 
-function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usage: unknown): Members {
+function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usage: Members | null): Members {
   const isWhole = COMPLETED.includes(String(reason))
   return {
     id,
@@ -28,7 +29,7 @@ function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usag
     status: isWhole ? 'completed' : 'incomplete',
     incomplete_details: isWhole ? null : { reason: reason === 'refusal' ? 'content_filter' : 'max_output_tokens' },
     output: blocks.finish(),
-    usage: inclusiveUsage(usage),
+    usage,
   }
 }
 
@@ -39,11 +40,12 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   let blocks: ResponseBlocks | null = null
   let id: unknown = null
   let reason: unknown = null
-  let usage: Members = {}
+  let hasEnded = false
+  const usage = openStreamUsage()
 
   function begin(message: Members): ResponseBlocks {
     id = message['id']
-    usage = laterUsage(usage, message['usage'])
+    usage.begun(message['usage'])
     for (const type of FIRST) emit({ type, response: { id, status: 'in_progress', output: [] } })
     return (blocks = openResponseBlocks(String(id), tools, emit))
   }
@@ -57,11 +59,12 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
     if (type === 'content_block_delta' && isMembers(event['delta'])) known.delta(index, event['delta'])
     if (type === 'content_block_stop') known.stop(index)
     if (type === 'message_delta') {
-      usage = laterUsage(usage, event['usage'])
+      usage.told(event['usage'])
       if (isMembers(event['delta'])) reason = event['delta']['stop_reason'] ?? reason
     }
     if (type === 'message_stop') {
-      const response = responseWith(id, known, reason ?? 'end_turn', usage)
+      hasEnded = true
+      const response = responseWith(id, known, reason ?? 'end_turn', usage.inclusive(hasEnded))
       emit({ type: `response.${String(response['status'])}`, response })
     }
   }
@@ -78,7 +81,10 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
     }
     const phase = responses.phase()
     if (phase.name === 'done') output.done(phase.cutsOff)
-    if (phase.name === 'broken') output.fail(phase.failure)
+    else if (phase.name === 'broken') output.fail(phase.failure)
+    else if (phase.answer === 'stopped') output.readOn(0)
+    else output.answer(reason === null ? phase.answer : 'complete')
   })
-  return { ...responses, push: rewriter.push, end: rewriter.end, phase: rewriter.phase }
+  const { push, end, phase } = rewriter
+  return { ...responses, push, end, phase, usage: () => readUsage(usage.inclusive(hasEnded)) }
 }

@@ -5,7 +5,7 @@ import { openEventTemplates, type TemplateSets } from '../../sse/event-templates
 import type { Placeholder } from '../../sse/event-template.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
-import { countOf, estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
+import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { isMembers, ownText, type Members } from '../allowlist.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import type { Ids } from '../encrypted-ids.ts'
@@ -13,7 +13,7 @@ import { BadAnswer, type StreamRewriter } from '../wire.ts'
 import { blockDelta, stopOf } from './message-allowed-members.ts'
 import { openMessageBlocks } from './message-blocks.ts'
 import { endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
-import { cleanUsage, inclusiveUsage, laterUsage, messageUsage } from './message-usage.ts'
+import { cleanUsage, messageUsage, openStreamUsage } from './message-usage.ts'
 
 const text = (name: string): Placeholder => ({ path: ['delta', name], kind: 'text', forwarded: true, metered: true })
 const PLACEHOLDERS: readonly Placeholder[] = [text('text'), text('thinking'), text('partial_json')]
@@ -27,10 +27,9 @@ export type NativeContext = { ids: Ids; promptTokens: number }
 
 export function openNativeStream({ ids, promptTokens }: NativeContext, sets: TemplateSets = new Map()): StreamRewriter {
   const meter = openMeter()
-  let reported: Members = {}
+  const usage = openStreamUsage()
   let output: RewriterOutput | null = null
   let begun = false
-  let outputReported = false
   let ended = false
   const last: Members = {}
   const emit = (event: Members) => output?.write(messageEvent(event))
@@ -65,8 +64,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     if (type === 'content_block_stop') blocks.stop(event['index'])
     if (type === 'message_delta') {
       Object.assign(last, isMembers(event['delta']) ? event['delta'] : {})
-      outputReported ||= isMembers(event['usage']) && countOf(event['usage']['output_tokens']) !== null
-      reported = laterUsage(reported, event['usage'])
+      usage.told(event['usage'])
       to.answer('complete')
     }
     if (type === 'message_stop') finish(to)
@@ -75,12 +73,12 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
   function begin(message: Members): void {
     if (begun) return
     begun = true
-    reported = laterUsage(reported, message['usage'])
-    const usage = cleanUsage(reported, ids)
-    const { input_tokens: input, cache_read_input_tokens: read, cache_creation_input_tokens: written } = usage
+    usage.begun(message['usage'])
+    const first = cleanUsage(usage.all(), ids)
+    const { input_tokens: input, cache_read_input_tokens: read, cache_creation_input_tokens: written } = first
     // Clients show it.
-    if (input === 0 && read === 0 && written === 0) usage['input_tokens'] = promptTokens
-    emit({ type: 'message_start', message: messageOf(ids.fresh('msg_'), [], null, usage) })
+    if (input === 0 && read === 0 && written === 0) first['input_tokens'] = promptTokens
+    emit({ type: 'message_start', message: messageOf(ids.fresh('msg_'), [], null, first) })
   }
 
   function delta(event: Members, given: Members, data: string): void {
@@ -103,18 +101,17 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
   function finish(to: RewriterOutput): void {
     blocks.stop()
     ended = true
-    if (readUsage(usageSoFar())) to.write(endEvents(stop(), deltaUsage(cleanUsage(reported, ids))))
+    if (reported()) to.write(endEvents(stop(), deltaUsage(cleanUsage(usage.all(), ids))))
     to.done()
   }
 
-  /** The output that a stream begins with is no report. */
-  const usageSoFar = () => inclusiveUsage(outputReported ? reported : begun && !ended ? { ...reported, output_tokens: 0 } : null)
+  const reported = () => readUsage(usage.inclusive(ended))
 
   return {
     ...rewriter,
     fail: (failure, requestId) => messageEvent(messageErrorBody(failure, requestId)),
-    terminalEvents: (estimate) => (readUsage(usageSoFar()) ? '' : endEvents(stop(), messageUsage(estimatedResponseUsage(estimate)))),
-    usage: () => readUsage(usageSoFar()),
+    terminalEvents: (estimate) => (reported() ? '' : endEvents(stop(), messageUsage(estimatedResponseUsage(estimate)))),
+    usage: reported,
     meter,
   }
 }

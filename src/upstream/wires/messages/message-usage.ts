@@ -15,7 +15,7 @@ const inputOf = (usage: Members): number => INPUT.reduce((sum, name) => sum + (c
  * What a stream reported so far, and a later report of it: some servers count the prompt at the beginning alone and tell 0 at the end. The larger output
  * counts, and the report with the larger sum of the input. What is no count changes nothing.
  */
-export function laterUsage(reported: Members, later: unknown): Members {
+function laterUsage(reported: Members, later: unknown): Members {
   if (!isMembers(later)) return reported
   const given = Object.entries(later).filter(([, value]) => (typeof value === 'number' ? countOf(value) !== null : value !== null))
   const merged: Members = { ...reported, ...Object.fromEntries(given) }
@@ -42,6 +42,32 @@ export function inclusiveUsage(usage: unknown): Members | null {
     output_tokens: output,
     output_tokens_details: { reasoning_tokens: thinking ?? 0 },
     total_tokens: input + output,
+  }
+}
+
+/** The usage that the events of one stream report. */
+export type StreamUsage = {
+  /** Of `message_start`. */
+  begun(usage: unknown): void
+  /** Of a `message_delta`. */
+  told(usage: unknown): void
+  /** All that was reported. */
+  all(): Members
+  /** In the members of the Responses wire. The output that a stream begins with is no report: 0 until there is one, and null where none came before `hasEnded`. */
+  inclusive(hasEnded: boolean): Members | null
+}
+
+export function openStreamUsage(): StreamUsage {
+  let reported: Members = {}
+  let hasOutput = false
+  return {
+    begun: (usage) => void (reported = laterUsage(reported, usage)),
+    told(usage) {
+      hasOutput ||= isMembers(usage) && countOf(usage['output_tokens']) !== null
+      reported = laterUsage(reported, usage)
+    },
+    all: () => reported,
+    inclusive: (hasEnded) => inclusiveUsage(hasOutput ? reported : hasEnded ? null : { ...reported, output_tokens: 0 }),
   }
 }
 
