@@ -194,6 +194,17 @@ t.test('a client of another wire that leaves a message is charged the prompt tha
   }
 })
 
+t.test('a message whose end reports no usage is charged the prompt that its beginning reported, and the output that was counted', async (t) => {
+  const end = [messageEvent('message_delta', { delta: { stop_reason: 'end_turn' } }), messageEvent('message_stop')]
+  for (const wire of ['chat', 'responses', 'messages'] as const) {
+    const { gateway } = await setUp(t, streams(...messageText('one two three four').slice(0, -2), ...end), {}, { wire: 'messages' })
+    const body = wire === 'messages' ? { model: 'svc-code', max_tokens: 100, messages: MESSAGES, stream: true } : { ...bodyOf(wire), stream_options: { include_usage: true } }
+    const text = (await (await startStream(gateway, wire === 'messages' ? '/v1/messages' : PATHS[wire], body)).toArray()).join('')
+    t.match(text, /"(?:completion|output)_tokens":4/, wire)
+    t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 4 }, estimated: true }, wire)
+  }
+})
+
 t.test('an answer that was cut off costs what the plan learned of hidden output, up to the limit of the request', async (t) => {
   for (const [hidden, maxOutputTokens, expected] of [
     [{ outputRatio: 1000, hiddenTokens: 0 }, 4096, 3],

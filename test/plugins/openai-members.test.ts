@@ -119,6 +119,13 @@ t.test('messages, items and parts keep their documented members and the reasonin
   t.same((await responses({ input: [{ ...item, Content: [{ type: 'input_image', image_url: 'http://169.254.169.254' }] }] })).input, [item])
 })
 
+t.test('a developer message of a chat is a system message for the upstream', async (t) => {
+  const { chat, responses } = await sent(t, {})
+  const messages = [{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: 'Hi' }]
+  t.same((await chat({ messages })).messages, [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }])
+  t.same((await responses({ input: messages })).input, messages)
+})
+
 t.test('end users and cache keys are pseudonyms of the subscription, and the response repeats the client\'s', async (t) => {
   const { chat, responses, gateway } = await sent(t, {})
   const names = { user: 'ann', safety_identifier: 'ann', prompt_cache_key: 'project' }

@@ -6,6 +6,7 @@ import { readResponsesRequest } from '../../src/upstream/wires/responses/respons
 import { chunk, completion, delta, DONE, event, response, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 import { openaiSchemas } from './openai-schemas.ts'
+import { requiredMembersOf, sdkTypes } from './sdk-types.ts'
 import { ESTIMATE, rewrite } from './translation.ts'
 
 const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
@@ -51,6 +52,18 @@ t.test('responses are completed', async (t) => {
     const answer = responseAnswer([item])
     t.match(answer, { created_at: 1000, completed_at: 1000, output: [expected] }, name)
     validate?.('Response', answer)
+  }
+})
+
+t.test('answers have every member that the SDKs of OpenAI require', async (t) => {
+  const answers: [file: string, name: string, answer: Loose][] = [
+    // Added by the SDK itself.
+    ['responses/responses.d.ts', 'Response', { ...responseAnswer([]), output_text: '' }],
+    ['chat/completions/completions.d.ts', 'ChatCompletion', chatAnswer({ content: 'a' })],
+  ]
+  for (const [file, name, answer] of answers) {
+    const types = sdkTypes(t, 'openai-node', file)
+    if (types !== null) t.same(requiredMembersOf(types, name).filter((member) => !(member in answer)), [], name)
   }
 })
 

@@ -284,22 +284,24 @@ t.test('what cannot be connected fails by its cause', async (t) => {
   await Promise.all([refused.destroy(), slow.destroy(), zero.destroy()])
 })
 
-t.test('a pool that is drained finishes what is in flight, one that is destroyed ends it, and neither takes further requests', async (t) => {
+t.test('a pool that is drained finishes what is in flight and keeps no connection; one that is destroyed ends it and takes no further requests', async (t) => {
   const asked = Promise.withResolvers<Socket>()
-  const { pool } = await serve(t, (socket) => asked.resolve(socket))
+  const { pool, sockets } = await serve(t, (socket) => asked.resolve(socket))
   const first = send(pool)
   const socket = await asked.promise
   const drained = pool.drain()
   const refused = { error: { message: /not in use/ }, onIdleConnection: false }
-  for (const connections of ['pool', 'unpooled'] as const) t.match(await send(pool, '{}', { connections }).answered, refused)
+  const again = send(pool)
+  await eventually('its own connection', async () => (sockets.length === 2 ? true : null))
+  sockets[1]?.write(answerOf('b'))
+  t.match(await again.answered, { status: 200, body: 'b' }, 'a call that has begun may send its request again')
   socket.write(answerOf('a'))
   t.match(await first.answered, { status: 200, body: 'a' })
   await drained
-  t.match(await send(pool).answered, refused)
   const { pool: other, sockets: others } = await serve(t, () => {})
   const second = send(other)
   await eventually('the connection', async () => (others.length === 1 ? true : null))
   await other.destroy()
   t.match(await second.answered, refused)
-  t.match(await send(other).answered, refused)
+  for (const connections of ['pool', 'unpooled'] as const) t.match(await send(other, '{}', { connections }).answered, refused)
 })

@@ -72,6 +72,29 @@ t.test('a hosted tool and its results pass where the upstream allows it', async 
   t.same(sent({ messages: [{ role: 'user', content: 'q' }, { role: 'assistant', content: answer.content }] }).messages[1].content, content)
 })
 
+t.test('the client learns what the server cleared from the context, where it tells that', async (t) => {
+  const edit = { type: 'clear_tool_uses_20250919', cleared_tool_uses: 3, cleared_input_tokens: 900, [VENDOR]: 1 }
+  const managed = { context_management: { applied_edits: [edit, { type: 'clear_thinking_20251015' }, { type: VENDOR }], [VENDOR]: 1 } }
+  const told = [{ type: 'clear_tool_uses_20250919', cleared_tool_uses: 3, cleared_input_tokens: 900 }, { type: 'clear_thinking_20251015', cleared_thinking_turns: 0, cleared_input_tokens: 0 }]
+  const content = [{ type: 'text', text: 'Hi' }]
+  const answer = (more: object) => JSON.parse(callOf().rewriteJson(messageAnswer(content, 'end_turn', more)).body(ESTIMATE))
+  const events = (more: object) => eventsOf(rewrite(callOf({ stream: true }).openRewriter(), [Buffer.from(messagesStream(content).replace('"type":"message_delta"', `"type":"message_delta",${JSON.stringify(more).slice(1, -1) || '"x":1'}`))]))
+  for (const last of [answer(managed), events(managed).at(-2)]) t.strictSame(last.context_management, { applied_edits: told })
+  for (const last of [answer({ context_management: null }), events({ context_management: null }).at(-2)]) t.equal(last.context_management, null)
+  for (const last of [answer({}), events({}).at(-2)]) t.notOk('context_management' in last)
+})
+
+t.test('no tokens at all are asked for to fill the cache, and the prompt is charged', async (t) => {
+  t.equal(sent({ max_tokens: 0 }).max_tokens, 0)
+  const upstream = await openUpstream((answer) => respond(answer, 200, messageAnswer([], 'max_tokens', { usage: { ...MESSAGE_USAGE, output_tokens: 0 } })))
+  t.teardown(() => upstream.close())
+  const gateway = await openGateway(t, { declared: [{ name: 'm', baseUrl: upstream.url, model: 'm', wire: 'messages' }] })
+  const { status, body } = await post(gateway, '/v1/messages', { model: 'svc-code', max_tokens: 0, messages: [{ role: 'user', content: 'Hi' }] })
+  t.match({ status, body }, { status: 200, body: { content: [], stop_reason: 'max_tokens' } })
+  t.match(gateway.admissions, [{ maxOutputTokens: 0 }])
+  t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 0 }, estimated: false })
+})
+
 t.test('a budget of thinking stays below the limit of tokens that the plan sets', async (t) => {
   const thinking = { type: 'enabled', budget_tokens: 31_999 }
   t.same(sent({ thinking, max_tokens: 32_000 }, 40_000).thinking, thinking)

@@ -74,7 +74,7 @@ t.test('a request becomes a request of the chat wire, through the Responses wire
 t.test('a faulty request is refused with the place of its fault', async (t) => {
   const cases: [object, string][] = [
     [{ max_tokens: undefined }, 'max_tokens'],
-    [{ max_tokens: 0 }, 'max_tokens'],
+    [{ max_tokens: -2 }, 'max_tokens'],
     [{ messages: [] }, 'messages'],
     [{ messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role'],
     [{ messages: [{ role: 'user' }] }, 'messages[0].content'],
@@ -87,6 +87,13 @@ t.test('a faulty request is refused with the place of its fault', async (t) => {
   ]
   for (const [fault, param] of cases) t.throws(() => callOf('chat', fault), { code: 'invalid_request', facts: { param } }, param)
   t.throws(() => callOf('chat', { tools: [{ type: 'browser_toolset_20260801' }] }), { code: 'unsupported_parameter', facts: { param: 'tools[0]' } }, 'a tool of the client without an equivalent')
+})
+
+t.test('a limit of tokens is one that the upstream takes; none at all is refused', async (t) => {
+  t.match(sent('responses', { max_tokens: 1 }), { max_output_tokens: 16 })
+  t.match(sent('responses', { max_tokens: 17 }), { max_output_tokens: 17 })
+  t.match(sent('chat', { max_tokens: 1 }), { max_completion_tokens: 1 })
+  for (const wire of ['chat', 'responses'] as const) t.throws(() => callOf(wire, { max_tokens: 0 }), { code: 'unsupported_parameter', facts: { param: 'max_tokens' } })
 })
 
 t.test('addresses of images and documents keep their place in the request', async (t) => {

@@ -59,6 +59,16 @@ t.test('a request reaches a Messages upstream with its turns, tools and limits',
   t.match(sent('chat', { stop: ['END', '\n'], response_format: { type: 'json_schema', json_schema: { name: 'a', schema: { type: 'object' } } } }), { stop_sequences: ['END'], output_config: { format: { type: 'json_schema', schema: { type: 'object' } } } })
 })
 
+t.test('a conversation of instructions alone is one of the user, because the wire takes none without messages', async (t) => {
+  const text = (value: string) => [{ type: 'text', text: value, cache_control: { type: 'ephemeral' } }]
+  const haiku = { messages: [{ role: 'user', content: text('Write a haiku.') }] }
+  const alone = sent('chat', { messages: [{ role: 'system', content: 'Write a haiku.' }] })
+  t.match(alone, haiku)
+  t.notOk('system' in alone)
+  t.match(sent('responses', { instructions: 'Write a haiku.', input: '' }), haiku)
+  t.match(sent('chat', { messages: [{ role: 'system', content: 'Be brief.' }, { role: 'developer', content: 'Write a haiku.' }] }), { system: text('Be brief.'), ...haiku })
+})
+
 t.test('effort becomes a budget of thinking, where the wire takes it', async (t) => {
   for (const [effort, budget] of [['minimal', 1024], ['low', 2048], ['medium', 8192], ['high', 16_384], ['xhigh', 20_000]] as const) {
     const body = sent('responses', { reasoning: { effort }, temperature: 0 })
@@ -176,7 +186,7 @@ t.test('failures and streams of careless servers', async (t) => {
     }
   }
   const unstarted = messageEvent('message_start', { message: messageAnswer([]) }) + messageEvent('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Hi' } })
-  t.match(assembled(whole('chat', unstarted + messageEvent('message_delta', { delta: { stop_reason: 'end_turn' } }) + messageEvent('message_stop'))), { content: 'Hi', usage: { prompt_tokens: 20 } })
+  t.match(assembled(whole('chat', unstarted + messageEvent('message_delta', { delta: { stop_reason: 'end_turn' } }) + messageEvent('message_stop'))), { content: 'Hi', usage: { prompt_tokens: ESTIMATE.input, completion_tokens: ESTIMATE.output } }, 'the output that a stream begins with is no report')
 })
 
 t.test('a gateway over a Messages upstream answers both clients and settles the usage with the cached tokens', async (t) => {

@@ -11,13 +11,15 @@ export function sdkTypes(t: Test, server: 'anthropic-node' | 'openai-node', file
 }
 
 /** The names of the members of an interface. Throws where there is none. */
-export function membersOf(types: string, name: string): string[] {
+export function membersOf(types: string, name: string, ending = '\\??:'): string[] {
   const [head, indent = ''] = new RegExp(`^( *)(?:export )?interface ${name}(?: extends [^{]+)? \\{`, 'm').exec(types) ?? []
   if (head === undefined) throw new Error(`no interface ${name}`)
   const from = types.indexOf(head)
   const body = types.slice(from, types.indexOf(`\n${indent}}`, from))
-  return [...body.matchAll(new RegExp(`^${indent}    (\\w+)\\??:`, 'gm'))].map(([, member = '']) => member)
+  return [...body.matchAll(new RegExp(`^${indent}    (\\w+)${ending}`, 'gm'))].map(([, member = '']) => member)
 }
+
+export const requiredMembersOf = (types: string, name: string): string[] => membersOf(types, name, ':')
 
 /** The values of the member `type` of the interfaces that a union has, in order. */
 export function typesIn(types: string, union: string): string[] {

@@ -188,6 +188,11 @@ t.test('members of a chat request get their equivalents on the Responses wire', 
   for (const [name, more, expected] of cases) t.same(sent('chat', more), { store: false, ...expected }, name)
 })
 
+t.test('a limit of tokens below the least of the Responses wire is raised to that', async (t) => {
+  const limitOf = (more: object, cap: number) => JSON.parse(readChatRequest({ model: 'svc-code', messages: USER, ...more }, ALLOW).call(cap, ids, () => 0, ['responses']).body(TARGET)).max_output_tokens
+  t.same([limitOf({ max_tokens: 1 }, 1), limitOf({ max_tokens: 17 }, 17), limitOf({}, 100)], [16, 17, 100])
+})
+
 t.test('a turn of a chat becomes items', async (t) => {
   const reasoning = { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'gAAAA' }
   const messages = [

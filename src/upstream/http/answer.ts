@@ -17,18 +17,23 @@ export type AnswerSource = {
   abort(): void
 }
 
+/**
+ * How the request may be sent again. `at once`: a connection broke that had been idle, and the upstream knows nothing of it. `never`: the upstream has all of
+ * it, and may still be at work.
+ */
+export type Again = 'at once' | 'as an attempt' | 'never'
+
 /** The upstream failed to answer, or answered something that is not the wire. `status` is 0 when there was no response. */
 export class AttemptError extends Error {
   readonly status: number
   readonly retryAfterMs: number | null
-  /** There was no response because a connection broke that had been idle. */
-  readonly onIdleConnection: boolean
+  readonly again: Again
 
-  constructor(message: string, status: number, cause?: unknown, retryAfterMs: number | null = null, onIdleConnection = false) {
+  constructor(message: string, status: number, cause?: unknown, retryAfterMs: number | null = null, again: Again = 'as an attempt') {
     super(message, { cause })
     this.name = 'AttemptError'
     this.status = status
     this.retryAfterMs = retryAfterMs
-    this.onIdleConnection = onIdleConnection
+    this.again = again
   }
 }

@@ -1,7 +1,7 @@
 /** One attempt at one upstream: an HTTP request and its response. Until the answer begins it can be retried; afterwards it cannot. */
 import { overloaded } from '../sse/stream-rewriter.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
-import { AttemptError, type AnswerSink, type AnswerSource } from './answer.ts'
+import { AttemptError, type Again, type AnswerSink, type AnswerSource } from './answer.ts'
 import type { Connection, ResponseHandler } from './connection.ts'
 import type { Connections } from './connection-pool.ts'
 import { openDeadline } from '../../http/deadlines.ts'
@@ -33,6 +33,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
   /** Null once the response has begun: it holds the whole request. */
   #call: UpstreamCall | null
   readonly #deadline = openDeadline(() => this.#expired())
+  readonly #isStream: boolean
   readonly #firstByteMs: number
   readonly #idleMs: number
   /** Null once the response has ended: then it is another request's. */
@@ -51,6 +52,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
     this.#sink = sink
     this.#outcome = outcome
     const { firstByteMs, idleMs } = upstream.settings.timeouts
+    this.#isStream = call.stream
     // A JSON answer arrives whole: its first byte takes as long as all of it.
     this.#firstByteMs = call.stream ? firstByteMs : Math.max(firstByteMs, idleMs)
     this.#idleMs = idleMs
@@ -115,7 +117,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
   responseFailed(error: Error, onIdleConnection: boolean): void {
     if (this.#isClosed) return
     this.#over()
-    this.#break(error, onIdleConnection)
+    this.#break(error, onIdleConnection ? 'at once' : 'as an attempt')
   }
 
   #deliver(answer: StreamRewriter, text: string): void {
@@ -153,15 +155,18 @@ export class Attempt implements ResponseHandler, AnswerSource {
     const reason = new UpstreamTimeout(
       this.#hasBytes ? `idle timeout after ${this.#idleMs} ms` : `first-byte timeout after ${this.#firstByteMs} ms`,
     )
+    const isAtWork = !this.#isStream && this.#connection?.isSent()
     this.#close(reason)
-    this.#break(reason)
+    this.#break(reason, isAtWork ? 'never' : 'as an attempt')
   }
 
   /** The connection broke. */
-  #break(error: Error, onIdleConnection = false): void {
+  #break(error: Error, again: Again): void {
     if (this.#state === 'waiting')
       this.#fail(
-        this.#reader ? new AttemptError('response cut off', 200, error) : new AttemptError('no response', 0, error, null, onIdleConnection),
+        this.#reader
+          ? new AttemptError('response cut off', 200, error, null, again)
+          : new AttemptError('no response', 0, error, null, again),
       )
     else if (this.#state === 'answering') {
       const sink = this.#sink

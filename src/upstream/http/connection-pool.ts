@@ -11,7 +11,7 @@ export type ConnectionPool = {
    * has failed at once.
    */
   send(head: string, body: string | Buffer[], handler: ResponseHandler, connections: Connections): Connection | null
-  /** Finishes the requests in flight, and takes no further ones. */
+  /** Keeps no connection from now on; resolves when none is left. A call that has begun may still send its request, or send it again. */
   drain(): Promise<void>
   /** Ends the requests in flight. */
   destroy(): Promise<void>
@@ -100,7 +100,7 @@ export function openConnectionPool({ protocol, hostname, port }: URL, connectMs:
 
   return {
     send(head, body, handler, connections) {
-      if (state !== 'open') {
+      if (state === 'destroyed') {
         handler.responseFailed(new Error('the upstream is not in use any more'), false)
         return null
       }

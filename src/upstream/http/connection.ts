@@ -123,6 +123,11 @@ export class Connection implements ResponseSink {
     if (this.#handler) this.#write()
   }
 
+  /** Whether the server has the whole request, or the system, which sends it. */
+  isSent(): boolean {
+    return this.#isSent && this.#body.length === 0 && this.#socket.writableLength === 0
+  }
+
   isPaused(): boolean {
     // What arrives before the request is sent is nobody's response.
     return this.#isPaused && this.#isSent

@@ -143,14 +143,15 @@ export class FailoverCall implements AnswerSource {
     if (this.#isAborted) return
     const { name, retry } = candidate.upstream.settings
     const { emit, random, backOffMs: firstMs } = this.#context
-    if (connections === 'pool' && error instanceof AttemptError && error.onIdleConnection) {
+    if (connections === 'pool' && error instanceof AttemptError && error.again === 'at once') {
       this.#endSpan(error)
       emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
       return this.#send(candidate, 'unpooled')
     }
     this.#report(candidate, failedOutcome(error, candidate, this.#context.now, this.#log), error)
     if (error instanceof Failure) return this.#sink.failed(error)
-    const { status = 0, retryAfterMs = null } = error instanceof AttemptError ? error : {}
+    const { status = 0, retryAfterMs = null, again = null } = error instanceof AttemptError ? error : {}
+    if (again === 'never') return this.#sink.failed(allFailed(this.#candidates, [...this.#errors, error], this.#context.now()))
     const backOffMs = Math.max(retryAfterMs ?? 0, firstMs * 2 ** (this.#tries - 1) * (0.5 + random() / 2))
     if (this.#tries >= retry.attempts || FAILOVER_STATUSES.includes(status) || backOffMs > MAX_BACK_OFF_MS) {
       this.#errors.push(error)

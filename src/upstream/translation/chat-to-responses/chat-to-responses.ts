@@ -7,6 +7,7 @@ import { chatEnd, chatEvent, chatFailure, chatTerminalEvents, DONE } from '../..
 import { clientErrorIn } from '../../wires/client-error-mapping.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { MODEL } from '../../wires/model-name.ts'
+import { LEAST_OUTPUT } from '../../wires/responses/responses-request.ts'
 import { endsText, failureIn, FAILED, FAILED_STATUSES } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
@@ -33,7 +34,7 @@ export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now
   return {
     wire: 'responses',
     stream,
-    ...bodyWriter('responses', sent, 'max_output_tokens', limitOf(request, cap), true),
+    ...bodyWriter('responses', sent, 'max_output_tokens', Math.max(LEAST_OUTPUT, limitOf(request, cap)), true),
     ...answerIn(request, ids, now),
     isTranslation: true,
     translated: null,

@@ -2,6 +2,7 @@
 import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { MODEL } from '../../wires/model-name.ts'
 import { effortOfBudget } from '../budget-effort.ts'
+import { unsupported } from '../unsupported-parameter.ts'
 import { inputItems, instructionsOf, type Place } from './input-items.ts'
 import { toolMembers } from './function-tools.ts'
 
@@ -14,15 +15,19 @@ export function asksForThinking(body: Members): boolean {
   return isMembers(thinking) && own(thinking, 'type') !== 'disabled'
 }
 
-/** The body for a validated request, and where its items stand in that. Throws `invalid_request` for a block that cannot be carried. */
-export function responsesBody(body: Members): { body: Members; places: Place[] } {
+/**
+ * The body for a validated request, and where its items stand in that. `least`: the lowest limit of tokens that the upstream takes. Throws `invalid_request`
+ * for a block that cannot be carried, and `unsupported_parameter`.
+ */
+export function responsesBody(body: Members, least: number): { body: Members; places: Place[] } {
   const { items, places } = inputItems(own(body, 'messages') as Members[])
   const instructions = instructionsOf(own(body, 'system'))
   const limit = own(body, 'max_tokens')
+  if (limit === 0) throw unsupported('max_tokens')
   const userId = own((own(body, 'metadata') ?? {}) as Members, 'user_id')
   const built: Members = { model: MODEL, input: items, store: false, stream: own(body, 'stream') ?? false }
   if (instructions !== '') built['instructions'] = instructions
-  if (typeof limit === 'number' && limit > 0) built['max_output_tokens'] = limit
+  if (typeof limit === 'number' && limit > 0) built['max_output_tokens'] = Math.max(limit, least)
   if (typeof userId === 'string') built['user'] = userId
   for (const name of ['temperature', 'top_p']) if (typeof own(body, name) === 'number') built[name] = own(body, name)
   const format = formatOf(body)

@@ -16,7 +16,7 @@ export type Turns = {
   lacksThinking: boolean
 }
 
-/** Instructions and leading system messages become `system`, later ones user messages. Throws `unsupported_parameter` for what the wire cannot express. */
+/** Instructions and leading system messages become `system`, later ones user messages, and so the last one if there is nothing else. Throws `unsupported_parameter` for what the wire cannot express. */
 export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
   const { items, leading, answered } = inputOf(body)
   const instructions = ownText(body, 'instructions')
@@ -26,7 +26,11 @@ export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
   ]
   const turns = openTurns(answered)
   for (const [index, item] of items.entries()) if (index >= leading) addItem(turns, item, `input[${index}]`, tools, ids)
-  return { system, ...turns.finish() }
+  const finished = turns.finish()
+  // The wire refuses a conversation without messages.
+  const [last] = finished.messages.length === 0 ? system.splice(-1) : []
+  if (last) finished.messages.push({ role: 'user', content: [last] })
+  return { system, ...finished }
 }
 
 function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools, ids: Ids): void {

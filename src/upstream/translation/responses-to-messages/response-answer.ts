@@ -40,7 +40,6 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   let blocks: ResponseBlocks | null = null
   let id: unknown = null
   let reason: unknown = null
-  let hasEnded = false
   const usage = openStreamUsage()
 
   function begin(message: Members): ResponseBlocks {
@@ -63,8 +62,7 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
       if (isMembers(event['delta'])) reason = event['delta']['stop_reason'] ?? reason
     }
     if (type === 'message_stop') {
-      hasEnded = true
-      const response = responseWith(id, known, reason ?? 'end_turn', usage.inclusive(hasEnded))
+      const response = responseWith(id, known, reason ?? 'end_turn', usage.whole())
       emit({ type: `response.${String(response['status'])}`, response })
     }
   }
@@ -86,5 +84,5 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
     else output.answer(reason === null ? phase.answer : 'complete')
   })
   const { push, end, phase } = rewriter
-  return { ...responses, push, end, phase, usage: () => readUsage(usage.inclusive(hasEnded)) }
+  return { ...responses, push, end, phase, usage: () => readUsage(usage.soFar()) }
 }

@@ -125,6 +125,8 @@ export type ChatRequest = {
 function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
+    // OpenAI's servers take either role, and the templates of many open models refuse the newer one.
+    if (own(message, 'role') === 'developer') message['role'] = 'system'
     restoreIds(message, ['tool_call_id'], ids)
     for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreCall(call, ids)
     restoreReasoning(message, ids)

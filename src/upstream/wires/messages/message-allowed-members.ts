@@ -77,6 +77,19 @@ export const contentBlock = tagged({
   tool_search_tool_result: object({ type: text, tool_use_id: id('srvtoolu_'), content: or(toolReferences, {}) }),
 })
 
+const edit = (counted: string) => object({ type: text, [counted]: or(number, 0), cleared_input_tokens: or(number, 0) })
+const appliedEdits = tagged({
+  clear_tool_uses_20250919: edit('cleared_tool_uses'),
+  clear_thinking_20251015: edit('cleared_thinking_turns'),
+})
+const contextManagement = object({ applied_edits: or(list(appliedEdits), []) })
+
+/** What the server cleared from the context, where it tells that: a member of the messages of Anthropic's beta, and of the delta at their end. */
+export function contextMembers(given: Members, ids: Ids): Members {
+  const managed = own(given, 'context_management')
+  return managed === undefined ? {} : { context_management: contextManagement(managed, ids) ?? null }
+}
+
 /** A delta of a block. The one of a signature is not among them: signatures are sealed whole. */
 export const blockDelta = tagged({
   text_delta: object({ type: text, text: or(text, '') }),

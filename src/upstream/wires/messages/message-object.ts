@@ -46,7 +46,7 @@ export function messageEvent(event: Members): string {
   return `event: ${String(event['type'])}\ndata: ${bytesOf(JSON.stringify(event))}\n\n`
 }
 
-/** The last two events of a stream. */
-export function endEvents(stop: Stop, usage: Members): string {
-  return messageEvent({ type: 'message_delta', delta: stopMembers(stop), usage }) + messageEvent({ type: 'message_stop' })
+/** The last two events of a stream. `more`: members of the first. */
+export function endEvents(stop: Stop, usage: Members, more: Members = {}): string {
+  return messageEvent({ type: 'message_delta', delta: stopMembers(stop), usage, ...more }) + messageEvent({ type: 'message_stop' })
 }

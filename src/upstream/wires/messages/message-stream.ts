@@ -10,7 +10,7 @@ import { isMembers, ownText, type Members } from '../allowlist.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
-import { blockDelta, stopOf } from './message-allowed-members.ts'
+import { blockDelta, contextMembers, stopOf } from './message-allowed-members.ts'
 import { openMessageBlocks } from './message-blocks.ts'
 import { endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
 import { cleanUsage, messageUsage, openStreamUsage } from './message-usage.ts'
@@ -30,8 +30,8 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
   const usage = openStreamUsage()
   let output: RewriterOutput | null = null
   let begun = false
-  let ended = false
   const last: Members = {}
+  let context: Members = {}
   const emit = (event: Members) => output?.write(messageEvent(event))
   const blocks = openMessageBlocks(ids, meter, emit)
   const isPlain = ({ key, type, index }: DeltaFacts) => blocks.openIndex(key, type) === index
@@ -65,6 +65,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     if (type === 'message_delta') {
       Object.assign(last, isMembers(event['delta']) ? event['delta'] : {})
       usage.told(event['usage'])
+      context = contextMembers(event, ids)
       to.answer('complete')
     }
     if (type === 'message_stop') finish(to)
@@ -78,7 +79,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     const { input_tokens: input, cache_read_input_tokens: read, cache_creation_input_tokens: written } = first
     // Clients show it.
     if (input === 0 && read === 0 && written === 0) first['input_tokens'] = promptTokens
-    emit({ type: 'message_start', message: messageOf(ids.fresh('msg_'), [], null, first) })
+    emit({ type: 'message_start', message: { ...messageOf(ids.fresh('msg_'), [], null, first), ...contextMembers(message, ids) } })
   }
 
   function delta(event: Members, given: Members, data: string): void {
@@ -100,18 +101,15 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
 
   function finish(to: RewriterOutput): void {
     blocks.stop()
-    ended = true
-    if (reported()) to.write(endEvents(stop(), deltaUsage(cleanUsage(usage.all(), ids))))
+    if (usage.whole()) to.write(endEvents(stop(), deltaUsage(cleanUsage(usage.all(), ids)), context))
     to.done()
   }
-
-  const reported = () => readUsage(usage.inclusive(ended))
 
   return {
     ...rewriter,
     fail: (failure, requestId) => messageEvent(messageErrorBody(failure, requestId)),
-    terminalEvents: (estimate) => (reported() ? '' : endEvents(stop(), messageUsage(estimatedResponseUsage(estimate)))),
-    usage: reported,
+    terminalEvents: (estimate) => (usage.whole() ? '' : endEvents(stop(), messageUsage(estimatedResponseUsage(estimate)), context)),
+    usage: () => readUsage(usage.soFar()),
     meter,
   }
 }

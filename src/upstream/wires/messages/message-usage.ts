@@ -53,13 +53,16 @@ export type StreamUsage = {
   told(usage: unknown): void
   /** All that was reported. */
   all(): Members
-  /** In the members of the Responses wire. The output that a stream begins with is no report: 0 until there is one, and null where none came before `hasEnded`. */
-  inclusive(hasEnded: boolean): Members | null
+  /** In the members of the Responses wire, or null. The output that a stream begins with is no report: it is 0. */
+  soFar(): Members | null
+  /** The same once the output was reported, and null before. */
+  whole(): Members | null
 }
 
 export function openStreamUsage(): StreamUsage {
   let reported: Members = {}
   let hasOutput = false
+  const whole = () => (hasOutput ? inclusiveUsage(reported) : null)
   return {
     begun: (usage) => void (reported = laterUsage(reported, usage)),
     told(usage) {
@@ -67,7 +70,8 @@ export function openStreamUsage(): StreamUsage {
       reported = laterUsage(reported, usage)
     },
     all: () => reported,
-    inclusive: (hasEnded) => inclusiveUsage(hasOutput ? reported : hasEnded ? null : { ...reported, output_tokens: 0 }),
+    soFar: () => whole() ?? inclusiveUsage({ ...reported, output_tokens: 0 }),
+    whole,
   }
 }
 

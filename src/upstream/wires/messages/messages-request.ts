@@ -13,10 +13,10 @@ import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts
 import type { Ids } from '../encrypted-ids.ts'
 import { invalid, readBoolean, readLimit } from '../coding-request-validation.ts'
 import { isMembers, own, ownText, type Members } from '../allowlist.ts'
-import { readResponsesRequest } from '../responses/responses-request.ts'
+import { LEAST_OUTPUT, readResponsesRequest } from '../responses/responses-request.ts'
 import { bodyWriter } from '../upstream-body.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall, type WireName } from '../wire.ts'
-import { cleanContent, stopOf } from './message-allowed-members.ts'
+import { cleanContent, contextMembers, stopOf } from './message-allowed-members.ts'
 import { checkMessagesBody } from './message-checks.ts'
 import { messageOf } from './message-object.ts'
 import { openNativeStream, type NativeContext } from './message-stream.ts'
@@ -41,7 +41,8 @@ export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>
   const body = checkMessagesBody(value)
   if (own(body, 'max_tokens') === undefined)
     throw invalid('max_tokens', 'max_tokens is required: the most tokens that the answer may have.')
-  const limit = readLimit(body, 'max_tokens')
+  // 0 fills the cache of the upstream and answers nothing.
+  const limit = own(body, 'max_tokens') === 0 ? 0 : readLimit(body, 'max_tokens')
   const stream = readBoolean(body, 'stream')
   const addresses: Address[] = []
   cleanTurns(body, { addresses, allowed })
@@ -53,13 +54,14 @@ export function readMessagesRequest(value: unknown, allowed: ReadonlySet<string>
     addresses,
     call(cap: number, ids: Ids, now: () => number, wires: readonly WireName[]): UpstreamCall {
       const context = { promptTokens: estimate, freshId: () => ids.fresh('msg_') }
-      const translated = (wire: WireName) => translatedCall(body, allowed, context, (request) => request.call(cap, ids, now, [wire]))
+      const translated = (wire: WireName, least: number) =>
+        translatedCall(body, least, allowed, context, (request) => request.call(Math.max(cap, least), ids, now, [wire]))
       return callOver(wires, {
         own: 'messages',
         make: {
           messages: () => nativeCall(body, { stream, betas, limit: Math.min(limit ?? cap, cap) }, { ids, promptTokens: estimate }),
-          responses: () => translated('responses'),
-          chat: () => translated('chat'),
+          responses: () => translated('responses', LEAST_OUTPUT),
+          chat: () => translated('chat', 1),
         },
       })
     },
@@ -133,7 +135,8 @@ function messageAnswer(value: unknown, { ids }: NativeContext): JsonAnswer {
     value,
     content.some(({ type }) => type === 'tool_use'),
   )
-  const message = (usage: Members) => JSON.stringify(messageOf(ids.fresh('msg_'), content, stop, usage))
+  const message = (usage: Members) =>
+    JSON.stringify({ ...messageOf(ids.fresh('msg_'), content, stop, usage), ...contextMembers(value, ids) })
   const given = isMembers(value['usage']) ? value['usage'] : {}
   const usage = readUsage(inclusiveUsage(given))
   return { body: (estimate) => message(usage ? cleanUsage(given, ids) : messageUsage(estimatedResponseUsage(estimate))), usage, meter }
@@ -142,11 +145,12 @@ function messageAnswer(value: unknown, { ids }: NativeContext): JsonAnswer {
 /** The call of the same request by way of the Responses wire. */
 function translatedCall(
   body: Members,
+  least: number,
   allowed: ReadonlySet<string>,
   answered: Pick<MessageContext, 'promptTokens' | 'freshId'>,
   callOf: (request: CodingRequest) => UpstreamCall,
 ): UpstreamCall {
-  const { body: built, places } = responsesBody(body)
+  const { body: built, places } = responsesBody(body, least)
   const context = {
     thinking: asksForThinking(body),
     stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),

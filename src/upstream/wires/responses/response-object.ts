@@ -98,6 +98,7 @@ export function responseOf(
     object: 'response',
     created_at: head.created_at,
     status,
+    access_programs: null,
     background: false,
     completed_at: status === 'completed' ? given['completed_at'] : null,
     error: failure && responseError(failure),

@@ -59,6 +59,9 @@ const MESSAGE: MemberTypes = { content: 'string or objects' }
 /** Members whose value the gateway sets, or that name what is not stored. */
 const SET_HERE = ['model', 'max_output_tokens', 'stream', 'stream_options', 'background', 'previous_response_id', 'conversation']
 
+/** OpenAI's servers refuse a lower limit of tokens, which clients of other wires may set. */
+export const LEAST_OUTPUT = 16
+
 /** The members of a request to `/responses/compact`. */
 const COMPACTED = [
   'model',
