@@ -101,11 +101,8 @@ function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
-function failedRun(
-  { log }: EngineContext,
-  task: Task,
-  { code, retryable, retryAfterMs, details, cause }: FailedRun & { cause?: unknown },
-): FailedRun {
+function failedRun({ log }: EngineContext, task: Task, { cause, ...failure }: FailedRun & { cause?: unknown }): FailedRun {
+  const { code, retryable, retryAfterMs } = failure
   log.warn({ event: 'engine_failed', ...taskLogFields(task), kind: task.kind, code, retryable, retryAfterMs, err: cause }, 'engine failed')
-  return { outcome: 'failed', code, retryable, ...(retryAfterMs !== undefined && { retryAfterMs }), ...(details && { details }) }
+  return failure
 }

@@ -24,8 +24,8 @@ import { removeInlineSources } from './inline-sources.ts'
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
 export type RunOutcome =
   | { outcome: 'made'; result: TaskResult; cost: number }
-  /** `retryAfterMs`: nothing was begun, and may be after so long. */
-  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number; details?: TaskErrorDetails }
+  /** `retryAfterMs`: nothing was begun, and may be after so long. `keepsJob`: only the result of its job is lacking. */
+  | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; retryAfterMs?: number; keepsJob?: true; details?: TaskErrorDetails }
   /** The worker stops: the task goes back to the queue and no attempt is counted. */
   | { outcome: 'handed_back' }
   /** A backend was unavailable during the run. */
@@ -51,20 +51,16 @@ export async function conclude(context: TaskContext, task: Task, made: RunOutcom
   if (made.outcome === 'handed_back') return handBack(context, task)
   const now = context.clock()
   const sinceFirstMs = now - (task.startedAt ?? now)
-  if (made.outcome === 'unavailable' && sinceFirstMs < UNAVAILABLE_MS) {
-    // The provider's job is kept: it may have ended meanwhile, and another one would be paid for as well.
-    const readyAt = now + jittered(Math.max(sinceFirstMs / 2, RETRY_MS.first), context.random())
+  const askedMs = made.outcome === 'unavailable' ? 0 : made.retryAfterMs
+  if (askedMs !== undefined && sinceFirstMs + askedMs < UNAVAILABLE_MS) {
+    // The provider's job is kept: it may have ended meanwhile, and another one would be paid for as well. The pauses grow, whatever a provider asks for.
+    const readyAt = now + askedMs + jittered(Math.max(sinceFirstMs / 2, RETRY_MS.first), context.random())
     return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
   }
-  if (made.outcome === 'failed' && made.retryAfterMs !== undefined && sinceFirstMs + made.retryAfterMs < UNAVAILABLE_MS) {
-    // The job is kept: it may be its result that the provider asked to wait for.
-    const readyAt = now + made.retryAfterMs + jittered(RETRY_MS.first, context.random())
-    return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
-  }
-  const { code, retryable, details }: FailedRun = made.outcome === 'unavailable' ? UNAVAILABLE : made
+  const { code, retryable, keepsJob, details }: FailedRun = made.outcome === 'unavailable' ? UNAVAILABLE : made
   if (retryable && task.attempts < task.maxAttempts) {
     const readyAt = now + retryDelayMs(task.attempts, context.random())
-    return requeue(context, task, readyAt, { attempts: task.attempts, job: null }, 'retrying')
+    return requeue(context, task, readyAt, { attempts: task.attempts, ...(!keepsJob && { job: null }) }, 'retrying')
   }
   const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code], ...(details && { details }) })
   return ending(context, task, ended)

@@ -63,6 +63,14 @@ t.test('a run that its provider puts off is repeated after that time, and costs 
   t.match(ended, { state: 'failed', attempts: 2, outcome: { code: 'provider_error' } })
 })
 
+t.test('a provider that asks for no more than a second is asked at growing intervals, up to a minute', async (t) => {
+  for (const retryAfterMs of [0, 1000]) {
+    const { minutes } = await runs(t, { outcome: 'failed', code: 'provider_error', retryable: true, retryAfterMs })
+    t.ok(minutes.length > 50 && minutes.length < 80, `${minutes.length} runs in the hour`)
+    t.ok((minutes[1] ?? 1) < 0.1, 'the first ones soon')
+  }
+})
+
 /** Claims the one task whenever it is ready, in the time of `now`, and ends each run by `made` until it is final. Returns the runs, by the minute. */
 async function runs(t: Test, made: RunOutcome): Promise<{ minutes: number[]; ended: Task | null }> {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)

@@ -46,6 +46,8 @@ export type NotMade = {
   cause?: unknown
   /** Nothing was begun, and may be after so long. The task waits for it without losing an attempt, for an hour from its first run. */
   retryAfterMs?: number
+  /** Its job has ended, and only fetching the result failed: the next attempt resumes it. */
+  keepsJob?: true
 }
 
 export type Control = {

@@ -202,15 +202,14 @@ t.test('an output that has expired, lies about its type, is too large or has an 
     fake.next('GET /delivery/out-0.png', respond)
     return engine.run(image, run({ limits }))
   }
-  t.match(await run1(answers(404)), { code: 'provider_error', retryable: true })
-  t.match(await run1(answers(403)), { code: 'provider_error', retryable: true })
-  t.match(await run1(answers(500)), { code: 'provider_error', retryable: true })
-  t.match(await run1(sends(Buffer.from('<html>expired</html>'), 'image/png')), { code: 'provider_error', retryable: true })
+  for (const status of [403, 404, 410]) t.match(await run1(answers(status)), { code: 'provider_error', retryable: true, keepsJob: undefined })
+  for (const status of [429, 500, 503]) t.match(await run1(answers(status)), { code: 'provider_error', retryable: true, keepsJob: true }, 'its prediction is kept')
+  t.match(await run1(sends(Buffer.from('<html>expired</html>'), 'image/png')), { code: 'provider_error', retryable: true, keepsJob: undefined })
   t.match(await run1(sends(wav(100), 'image/png')), { code: 'provider_error', retryable: false })
   t.match(await run1(sends(png(64, 48), 'text/html')), { outcome: 'made', contentType: 'image/png' }, 'the header does not count')
   t.match(await run1(sends(png(64, 48), 'image/png'), { ...runOf().limits, bytes: 50 }), { code: 'provider_error', retryable: false })
   t.match(await run1(redirects('http://169.254.169.254/latest')), { code: 'provider_error', retryable: false })
-  t.match(await run1((response) => void response.writeHead(200, { 'content-length': 1000 }).write('half', () => response.destroy())), { code: 'provider_error', retryable: true })
+  t.match(await run1((response) => void response.writeHead(200, { 'content-length': 1000 }).write('half', () => response.destroy())), { code: 'provider_error', retryable: true, keepsJob: true })
   for (const output of ['http://10.0.0.1/x.png', 'http://169.254.169.254/x.png', 'http://[::1]:1/x.png', 'file:///etc/passwd', 'https://', 'http://localhost/x.png']) {
     fake.states = [{ status: 'succeeded', output }]
     t.match(await engine.run(image, run()), { code: 'provider_error', retryable: false }, output)

@@ -86,7 +86,7 @@ export function openResults(api: Api, reach: Reach, { openGuard, scratchFolder }
         // Expired: another attempt makes it anew.
         if (answer.outcome === 'answered' && call.method === 'GET' && [404, 410].includes(answer.status))
           return faulty(`${call.method} ${call.path} was answered with ${answer.status}`, true)
-        return failureOf(`${call.method} ${call.path}`, answer, complaintOf)
+        return unfetched(failureOf(`${call.method} ${call.path}`, answer, complaintOf))
       })
       return next === null ? fetched : download(next, run)
     },
@@ -109,16 +109,21 @@ function redirection(reply: Reply, from: string): string | null {
   return reply.outcome === 'answered' ? locationOf(reply.status, reply.headers, from) : null
 }
 
+/** The connection or the server failed, not the result: the job that made it is kept, and paid once. */
+const unfetched = (failure: NotMade): NotMade => (failure.retryable ? { ...failure, keepsJob: true } : failure)
+
 /** Why there is no result, or null. A URL that has expired is worth another attempt: that makes a new one. */
 function replyFailure(reply: Reply): NotMade | null {
   if (reply.outcome === 'refused')
     return faulty(`the address of the result is neither the API's own origin, nor public, nor in resultHosts: ${reply.reason}`, false)
   if (reply.outcome === 'failed') {
-    if (reply.reason === 'timeout') return notMade('provider_timeout', true, new ProviderError('fetching the result took too long'))
-    return faulty(`fetching the result failed: ${reply.reason}`, reply.reason !== 'too_large')
+    if (reply.reason === 'timeout')
+      return unfetched(notMade('provider_timeout', true, new ProviderError('fetching the result took too long')))
+    return unfetched(faulty(`fetching the result failed: ${reply.reason}`, reply.reason !== 'too_large'))
   }
   if (reply.status >= 200 && reply.status < 300) return null
-  return faulty(`fetching the result was answered with ${reply.status}`, true)
+  const failure = faulty(`fetching the result was answered with ${reply.status}`, true)
+  return reply.status === 429 || reply.status >= 500 ? unfetched(failure) : failure
 }
 
 /** A data URL (RFC 2397). */
