@@ -1,5 +1,6 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
-import type { Control, EngineRequest, Engines, Medium } from '../backends/engines/engine.ts'
+import type { Control, EngineRequest, Engines, Made, Medium } from '../backends/engines/engine.ts'
+import type { FileFacts, Files } from '../backends/files/files.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
 import { formatKept, operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
@@ -38,7 +39,11 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       formats,
     ),
   )
+  const file = `${task.id}-${task.epoch}`
   try {
+    // What would be paid for and could not be stored is not begun.
+    if (failing.has(context.files) && control.job.id === null)
+      await put(context.files, `${file}-probe`, Buffer.of(0), { contentType: 'application/octet-stream', expiresAt: context.clock() })
     const fit = resumes ? ({ outcome: 'held', task } as const) : await fitHold(context, task, opened.media, offer)
     if (fit.outcome === 'failed') return failedRun(context, task, fit)
     const made = await traced(
@@ -56,26 +61,48 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       if (made.cause instanceof SourceFailure) return failedRun(context, task, made.cause.failure)
       return failedRun(context, task, made)
     }
-    const file = `${task.id}-${task.epoch}`
-    const result = await stored(context, made, file)
-    const others: TaskResult[] = []
-    for (const other of made.others ?? []) others.push(await stored(context, other, `${file}-${others.length + 2}`))
-    return { outcome: 'made', result: others.length > 0 ? { ...result, others } : result, cost: costOf(task.price, made.used) }
+    return { outcome: 'made', result: await storedAll(context, made, file), cost: costOf(task.price, made.used) }
   } finally {
     await opened.close()
   }
 }
 
+async function storedAll(context: EngineContext, made: Made, file: string): Promise<TaskResult> {
+  const media: Medium[] = [made, ...(made.others ?? [])]
+  try {
+    const result = await stored(context, made, file)
+    const others: TaskResult[] = []
+    for (const other of media.slice(1)) others.push(await stored(context, other, `${file}-${others.length + 2}`))
+    return others.length > 0 ? { ...result, others } : result
+  } finally {
+    for (const { release } of media) await release?.()
+  }
+}
+
 async function stored(
   { files, clock, resultMs, persist }: EngineContext,
-  { body, contentType, facts }: Medium,
+  { body, release, contentType, facts }: Medium,
   file: string,
 ): Promise<TaskResult> {
   const expiresAt = clock() + resultMs
-  const put = () => files.put(file, body, { contentType, expiresAt })
-  // A stream can be read once only.
-  const { size } = await (body instanceof Uint8Array ? persist(put) : put())
+  const write = () => put(files, file, body, { contentType, expiresAt })
+  // A stream that is not released can be read once only.
+  const { size } = await (body instanceof Uint8Array || release ? persist(write) : write())
   return { file, contentType, bytes: size, ...facts, expiresAt }
+}
+
+/** Backends that did not take the last file. */
+const failing = new WeakSet<Files>()
+
+async function put(files: Files, ...file: Parameters<Files['put']>): Promise<FileFacts> {
+  try {
+    const facts = await files.put(...file)
+    failing.delete(files)
+    return facts
+  } catch (error) {
+    failing.add(files)
+    throw error
+  }
 }
 
 /** `format`: of the result of an operation that names none. */

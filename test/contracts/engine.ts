@@ -35,6 +35,8 @@ export const enginePromises: Promises<EnginePlace> = {
       t.ok(heard.every((percent) => percent >= 0 && percent <= 99))
       const bytes = await bytesOf(made)
       if (made.outcome !== 'made') continue
+      if (made.release) t.ok(bytes.equals(await bytesOf(made)), 'it may be read again until it is released')
+      await made.release?.()
       const { contentType, width, height } = mediaInfo(bytes, bytes.length) ?? {}
       t.same([contentType, width ?? null, height ?? null], [made.contentType, made.facts.width, made.facts.height], request.kind)
       if ('width' in request) {

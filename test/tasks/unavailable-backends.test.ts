@@ -46,6 +46,42 @@ t.test('finished media are kept until the files backend takes them', async (t) =
   t.equal(studio.engine.runs.length, 1)
 })
 
+/** Runs of an engine whose results are streams that may be read again until they are released. `persist` repeats a write so many times. */
+function streaming(files: Files, writes: number) {
+  const seen = { runs: 0, released: 0 }
+  const offer = () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS }, formats: ['png'] })
+  const body = { [Symbol.asyncIterator]: async function* () { yield* [Buffer.from('one '), Buffer.from('picture')] } }
+  const run = async () => (seen.runs++, { outcome: 'made', body, release: async () => void seen.released++, contentType: 'image/png', facts: { width: 64, height: 64, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 5 } })
+  const persist = async <T>(write: () => Promise<T>) => {
+    for (let left = writes - 1; left > 0; left--) await write().catch(() => {})
+    return write()
+  }
+  const context = { files, engines: { offer, run }, clock: () => T0, log: {}, linkedFile: () => null, resultMs: HOUR_MS, persist } as unknown as EngineContext
+  const job = (id: string | null) => ({ id, remember: async () => {} })
+  const ran = (id: string | null = null) => runEngine(context, task(1, { state: 'processing', input: SQUARE, epoch: 1 }), { signal: new AbortController().signal, progress: () => {}, job: job(id), idempotencyKey: '' })
+  return { seen, ran }
+}
+
+t.test('media that are too large for memory are kept as well, and given up once they are stored', async (t) => {
+  const files = await failing(t, { put: 2 })
+  const { seen, ran } = streaming(files, 3)
+  const made = await ran()
+  t.match(made, { outcome: 'made', result: { bytes: 11 } })
+  t.same(seen, { runs: 1, released: 1 })
+  t.equal(Buffer.concat(await (await files.get(`${task(1).id}-1`))!.stream.toArray()).toString(), 'one picture')
+})
+
+t.test('while the files backend takes nothing, no run begins what would be paid for; a job that was begun is resumed', async (t) => {
+  const { seen, ran } = streaming(await failing(t, { put: 3 }), 1)
+  await t.rejects(ran(), Unavailable)
+  t.same(seen, { runs: 1, released: 1 })
+  await t.rejects(ran(), Unavailable)
+  t.equal(seen.runs, 1, 'not begun')
+  await t.rejects(ran('job-1'), Unavailable)
+  t.equal(seen.runs, 2, 'the result of a job may be stored by now')
+  t.match(await ran(), { outcome: 'made' })
+})
+
 t.test('a run whose source cannot be read for lack of the files backend is repeated, and costs no attempt', async (t) => {
   const studio = await openStudio(t, { files: await failing(t, { get: 1 }), media: { attempts: 1 } })
   const { urls } = await openSources(t)

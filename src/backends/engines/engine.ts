@@ -23,12 +23,14 @@ export type Input = {
 }
 
 /** One result. */
-export type Medium = Pick<Made, 'body' | 'contentType' | 'facts'>
+export type Medium = Pick<Made, 'body' | 'release' | 'contentType' | 'facts'>
 
 /** What was made. `used` is what it took, in the units of the price list; it is charged up to what was held. */
 export type Made = {
   outcome: 'made'
   body: Uint8Array | AsyncIterable<Uint8Array>
+  /** Where it is there, `body` may be read again until this is called, once the result is stored or given up. */
+  release?(): Promise<void>
   contentType: string
   facts: { width: number | null; height: number | null; durationMs: number | null }
   used: Amounts

@@ -1,12 +1,14 @@
 /** Runs of engines over files: the inputs of a run, and its result, in a scratch folder of its own. */
-import { once } from 'node:events'
-import { createReadStream, createWriteStream } from 'node:fs'
+import * as fs from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { promisify } from 'node:util'
 import type { Limits } from '../../../domain/media-generations.ts'
 import type { Input, Made, NotMade, Run } from '../engine.ts'
+import { openFile } from './open-file.ts'
 import { scratchFolder } from './scratch.ts'
 
 /** One run in its scratch folder. Inputs are files of it. */
@@ -20,6 +22,8 @@ export type Job = {
 
 /** A result in the scratch folder. */
 export type Written = Pick<Made, 'outcome' | 'contentType' | 'facts' | 'used'> & { path: string }
+
+const open = promisify(fs.open)
 
 /** Scratch folders lie there unless an entry of the ENGINES file says otherwise. */
 export const SCRATCH = join(tmpdir(), `tollgate-${process.getuid?.() ?? 'scratch'}`)
@@ -62,16 +66,16 @@ async function runIn(
     const result = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
     if (result.outcome === 'failed') return result
     const { path, contentType, facts, used } = result
-    const body = createReadStream(path)
-    await once(body, 'open')
-    return { outcome: 'made', body, contentType, facts, used }
+    const { size } = await stat(path)
+    const { body, release } = openFile(await open(path, 'r'), size)
+    return { outcome: 'made', body, release, contentType, facts, used }
   } finally {
     await scratch.remove()
   }
 }
 
 async function write(input: Input, path: string, signal: AbortSignal): Promise<string> {
-  await pipeline(Readable.from(input.read()), createWriteStream(path, { mode: 0o600 }), { signal }).catch((error: unknown) => {
+  await pipeline(Readable.from(input.read()), fs.createWriteStream(path, { mode: 0o600 }), { signal }).catch((error: unknown) => {
     throw signal.aborted ? signal.reason : error
   })
   return path

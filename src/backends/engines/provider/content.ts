@@ -1,5 +1,5 @@
 /**
- * The bytes of a result between the provider and the files backend: measured here, then passed on once. Small results are in memory, large
+ * The bytes of a result between the provider and the files backend: measured here, then passed on. Small results are in memory, large
  * ones in an unlinked file, which a crash removes.
  */
 import { randomUUID } from 'node:crypto'
@@ -8,16 +8,17 @@ import { unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { promisify } from 'node:util'
+import { openFile } from '../process/open-file.ts'
 import { TooLarge } from './api-requests.ts'
 
 export type Content = {
   bytes: number
   /** Up to `length` bytes from an offset. */
   read(at: number, length: number): Promise<Uint8Array>
-  /** The bytes, to be passed on. No other function may be called afterwards. */
-  body(): Uint8Array | AsyncIterable<Uint8Array>
-  /** Frees the bytes where they are not passed on. */
-  drop(): Promise<void>
+  /** The bytes, to be passed on: they may be read more than once, until `release`. */
+  body: Uint8Array | AsyncIterable<Uint8Array>
+  /** Frees the bytes. Twice is harmless. */
+  release(): Promise<void>
 }
 
 /** A result that is still arriving. */
@@ -32,19 +33,17 @@ export type Spool = {
 /** More than this goes to a file. */
 const MEMORY_BYTES = 1024 * 1024
 
-// By descriptors rather than Node's file handles, which complain when they are collected open; `abandoned` closes those.
 const open = promisify(fs.open)
 const close = promisify(fs.close)
 const append = promisify<number, Uint8Array, void>(fs.writeFile)
-const read = promisify(fs.read)
 
 /** The content of bytes in memory. */
 export function contentOf(bytes: Uint8Array): Content {
   return {
     bytes: bytes.length,
     read: async (at, length) => bytes.subarray(at, at + length),
-    body: () => bytes,
-    async drop() {},
+    body: bytes,
+    async release() {},
   }
 }
 
@@ -70,7 +69,7 @@ export function openSpool(folder: string, maxBytes: number): Spool {
         void write(chunk).then(() => written(null), written)
       },
     }),
-    content: () => (file === null ? contentOf(Buffer.concat(chunks)) : fileContent(file, bytes)),
+    content: () => (file === null ? contentOf(Buffer.concat(chunks)) : { bytes, ...openFile(file, bytes) }),
     async drop() {
       chunks = []
       if (file !== null) await close(file)
@@ -85,25 +84,4 @@ async function openNameless(folder: string): Promise<number> {
   const file = await open(path, 'wx+', 0o600)
   await unlink(path)
   return file
-}
-
-/** Closes the file of a body that was never read. */
-const abandoned = new FinalizationRegistry<number>((file) => fs.close(file, () => {}))
-
-function fileContent(file: number, bytes: number): Content {
-  return {
-    bytes,
-    async read(at, length) {
-      const buffer = Buffer.alloc(Math.max(0, Math.min(length, bytes - at)))
-      const { bytesRead } = await read(file, buffer, 0, buffer.length, at)
-      return buffer.subarray(0, bytesRead)
-    },
-    body() {
-      const stream = fs.createReadStream('', { fd: file, start: 0, autoClose: true })
-      abandoned.register(stream, file, stream)
-      stream.once('close', () => abandoned.unregister(stream))
-      return stream
-    },
-    drop: () => close(file),
-  }
 }

@@ -144,14 +144,15 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
   const info = await infoOf(content)
   const failure = unfit(info, content.bytes, request, limits) ?? (info && (await broken(content, info.contentType)))
   if (failure !== null || info === null) {
-    await content.drop()
+    await content.release()
     return failure ?? faulty('the result is no media', true)
   }
   const { contentType, width, height, durationMs } = info
   const requestedMs = 'durationMs' in request ? request.durationMs : null
   return {
     outcome: 'made',
-    body: content.body(),
+    body: content.body,
+    release: content.release,
     contentType,
     facts: { width, height, durationMs },
     used: {
