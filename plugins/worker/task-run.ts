@@ -89,8 +89,9 @@ function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Con
   return {
     // Tasks of earlier versions have none.
     id: task.job ?? null,
-    async remember(id) {
-      if ((await rememberJob(tasks, task, id)) === 'lost') throw await abortLost(tasks, task, cut)
+    engine: task.jobEngine,
+    async remember(id, engine) {
+      if ((await rememberJob(tasks, task, { job: id, jobEngine: engine })) === 'lost') throw await abortLost(tasks, task, cut)
     },
   }
 }

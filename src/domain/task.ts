@@ -127,6 +127,8 @@ export type Task = {
   lostLeases: number
   /** The provider's job of the present attempt; null when its engine remembered none. */
   job: string | null
+  /** The name of the engine that has that job; absent where an earlier version began it. */
+  jobEngine?: string
   outcome: TaskOutcome | null
   actualCost: number | null
   refundAmount: number | null
@@ -150,6 +152,7 @@ export type TaskFacts = Partial<
     | 'attempts'
     | 'lostLeases'
     | 'job'
+    | 'jobEngine'
     | 'estimatedCost'
     | 'outcome'
     | 'actualCost'

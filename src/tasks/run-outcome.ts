@@ -209,9 +209,13 @@ export async function forgiveLostLease({ store, clock }: Pick<TaskContext, 'stor
   await store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { lostLeases: task.lostLeases - 1 })
 }
 
-/** Stores the id of the provider's job under the epoch of its run, so that a later run resumes it. `lost`: another run has the task, or it has ended. */
-export async function rememberJob({ store }: Pick<TaskContext, 'store'>, task: Task, job: string): Promise<'remembered' | 'lost'> {
-  return (await store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { job })) ? 'remembered' : 'lost'
+/** Stores the id of the provider's job, and its engine, under the epoch of its run, so that a later run resumes it. `lost`: another run has the task, or it has ended. */
+export async function rememberJob(
+  { store }: Pick<TaskContext, 'store'>,
+  task: Task,
+  facts: { job: string; jobEngine: string },
+): Promise<'remembered' | 'lost'> {
+  return (await store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', facts)) ? 'remembered' : 'lost'
 }
 
 /** The delay before the next attempt: doubling from two seconds to a minute, with jitter over its upper half by `random` (0 up to 1). */

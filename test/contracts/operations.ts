@@ -318,6 +318,7 @@ export function runPromises(surface: Surface): Promises<null> {
       const { id } = await studio.create(VALID.upscale(studio.urls))
       await studio.engine.begun(1)
       while ((await studio.store.task('acme', String(id)))?.job !== 'job-1') await new Promise((resolve) => setTimeout(resolve, 5))
+      t.match(await studio.store.task('acme', String(id)), { jobEngine: 'fake' })
       studio.time.now += 31_000
       t.match(await studio.ended(id), { status: 'completed', attempts: 1 })
       studio.engine.release()

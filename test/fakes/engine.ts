@@ -1,7 +1,7 @@
 /** A scripted engine, added to the engines backend as the type `fake`. Makes every kind and operation. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { notMade, openEngines, type Control, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import { notMade, openEngines, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../../src/backends/engines/engine.ts'
 import { amountsOf, GENERATION_OPTIONS, KINDS, type Limits } from '../../src/domain/media-generations.ts'
 import { amountsAtMost, OPERATIONS } from '../../src/domain/media-operations.ts'
 
@@ -46,7 +46,7 @@ export const LIMITS: Limits = { pixels: 16_000_000, durationMs: 600_000, bytes: 
 
 /** The control of a run, with what a test gives it. */
 export function runControl(more: Partial<Parameters<Engine['run']>[1]> = {}): Parameters<Engine['run']>[1] {
-  const job: Control['job'] = { id: null, remember: async () => {} }
+  const job: Run['job'] = { id: null, remember: async () => {} }
   return { model: null, limits: LIMITS, inputs: [], job, idempotencyKey: 'task:1', signal: new AbortController().signal, progress: () => {}, ...more }
 }
 
@@ -64,7 +64,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
     return { ...one, used: amountsOf({ ...request, n: results }), ...(others.length > 0 && { others }) }
   }
 
-  async function take(step: Step, request: EngineRequest, control: Control): Promise<Made | NotMade> {
+  async function take(step: Step, request: EngineRequest, control: Run): Promise<Made | NotMade> {
     if (step === 'throw') throw new Error('the secret of the provider')
     if (step === 'hang') await Promise.race([released.promise, aborted(control.signal, fake.aborts)])
     if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) control.progress(percent)

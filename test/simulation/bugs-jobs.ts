@@ -29,8 +29,8 @@ export const JOB_BUGS: Omit<Bug, 'scenario'>[] = [
   {
     name: 'a job is remembered by a run that lost its task',
     file: 'src/tasks/run-outcome.ts', within: 200,
-    from: "{ from: ['processing'], epoch: task.epoch }, 'processing', { job }",
-    to: "{ from: ['processing'] }, 'processing', { job }",
+    from: "{ from: ['processing'], epoch: task.epoch }, 'processing', facts)",
+    to: "{ from: ['processing'] }, 'processing', facts)",
   },
   {
     name: 'a run begins without the job of the one before',

@@ -84,7 +84,7 @@ for (const [how, putBack] of Object.entries(PUT_BACK)) {
     for (const claims of [0, 1]) {
       const world = await running(t)
       const { store, context, time, moves, first } = world
-      t.equal(await rememberJob(context, first, 'job-1'), 'remembered')
+      t.equal(await rememberJob(context, first, { job: 'job-1', jobEngine: 'studio' }), 'remembered')
       await putBack(world)
       time.now += LEASE_MS
       // A claim that is written, and has not started its task yet.
@@ -102,7 +102,7 @@ for (const [how, putBack] of Object.entries(PUT_BACK)) {
 t.test('the next attempt resumes a job of which only the result is lacking, and no other', async (t) => {
   for (const [kept, job] of [[{ keepsJob: true }, 'job-1'], [{}, null]] as const) {
     const { store, context, first } = await running(t)
-    await rememberJob(context, first, 'job-1')
+    await rememberJob(context, first, { job: 'job-1', jobEngine: 'studio' })
     t.match(await conclude(context, first, { outcome: 'failed', code: 'provider_error', retryable: true, ...kept }), { outcome: 'retrying' })
     t.match(await store.task('acme', first.id), { state: 'queued', attempts: 1, job })
   }
@@ -110,7 +110,7 @@ t.test('the next attempt resumes a job of which only the result is lacking, and 
 
 t.test('a task that waits for another attempt without a job costs nothing when it is canceled', async (t) => {
   const { store, context, moves, time, first } = await running(t)
-  await rememberJob(context, first, 'job-1')
+  await rememberJob(context, first, { job: 'job-1', jobEngine: 'studio' })
   await conclude(context, first, { outcome: 'failed', code: 'provider_error', retryable: true })
   t.match(await cancel(context, (await store.task('acme', first.id))!), { state: 'canceled', actualCost: 0, refundAmount: QUOTE })
   t.match(balanceOf((await store.subscription(ID))!.media!), { burned: 0, held: QUOTE })

@@ -8,7 +8,7 @@ import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
 import { readEngines, readText, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import type { Outside } from './provider/environment.ts'
-import { EMPTY, fieldRefused, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
+import { EMPTY, fieldRefused, nextTable, offerOf, qualityOf, routeStates, runnerOf, type JobOfRun, type Table } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest
 
@@ -60,17 +60,17 @@ export type Control = {
   /** Sources of an operation, or the picture that a video begins with. */
   inputs: readonly Input[]
   /**
-   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed; null when there is none. `remember`
-   * stores the id of a new one under this run's epoch, before the job is polled; it rejects when the lease is lost or the store is
-   * unavailable.
+   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed, and its engine, unknown for jobs of earlier
+   * versions; null when there is none. `remember` stores a new one under this run's epoch, before it is polled; it rejects when the lease is lost
+   * or the store is unavailable.
    */
-  job: { id: string | null; remember(id: string): Promise<void> }
+  job: { id: string | null; engine?: string | undefined; remember(id: string, engine: string): Promise<void> }
   /** The same for every run of one attempt, after a lost lease too; for providers that detect duplicate requests. */
   idempotencyKey: string
 }
 
 /** What one run of an engine gets beside its request: the route's model, the limits of each result, and what the model calls the requested quality. */
-export type Run = Control & { model: string | null; limits: Limits; quality?: string }
+export type Run = Omit<Control, 'job'> & { job: JobOfRun; model: string | null; limits: Limits; quality?: string }
 
 export type Engine = {
   /** The kinds and operations that it makes in this process, each with the formats that it writes, the default first. */
@@ -208,13 +208,17 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
       else watched = await watchFile(load, refused, pollMs)
     },
     async run(request, control, limits) {
-      const route = table.routes.get(request.kind)
       const offer = offerOf(table, request.kind)
-      const engine = offer && route && table.engines.get(route.engine)?.engine
-      const refused = offer && fieldRefused(request, control, offer)
-      if (!route || !engine || refused) return notMade('not_supported', false, refused && new Error(`no ${refused} by this route`))
+      if (!offer) return notMade('not_supported', false)
+      const { route } = offer
+      const { engine, job } = runnerOf(table, route, control.job)
+      if (control.job.id !== null && job.id === null)
+        log.warn({ event: 'job_given_up', kind: route.kind, job: control.job.id, engine: control.job.engine }, 'engine of a job is gone')
+      const refused = fieldRefused(request, job.id, control.inputs, offer)
+      if (refused) return notMade('not_supported', false, new Error(`no ${refused} by this route`))
       return runWithin(engine, request, route, {
         ...control,
+        job,
         model: route.model,
         limits: limits ?? route.max,
         ...qualityOf(request, route),
@@ -239,11 +243,6 @@ function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
   types.set('openai', async (...entry) => (await import('./openai/openai.ts')).openaiEngines(providers)(...entry))
   types.set('replicate', async (...entry) => (await import('./replicate/replicate.ts')).replicateEngines(providers)(...entry))
   return types
-}
-
-function qualityOf(request: EngineRequest, { qualities }: Route): Pick<Run, 'quality'> {
-  const quality = 'width' in request && request.quality !== undefined ? qualities[request.quality] : undefined
-  return quality ? { quality: quality.value } : {}
 }
 
 function atLine(file: string | null, line: number, message: string): Error {

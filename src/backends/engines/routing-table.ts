@@ -1,8 +1,11 @@
 /** The routing table in use: routes by kind or operation, and the engines that are open. */
 import { isDeepStrictEqual } from 'node:util'
 import { optionFaults, OPTION_KINDS } from '../../domain/media-generations.ts'
-import type { Control, Engine, EngineRequest, Offer, RouteState } from './engine.ts'
+import type { Control, Engine, EngineRequest, Offer, RouteState, Run } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
+
+/** `resumeOnly`: the route has another engine by now, which begins the next job. */
+export type JobOfRun = Pick<Control['job'], 'id'> & { resumeOnly?: true; remember(id: string): Promise<void> }
 
 type Opened = { setting: EngineSetting; engine: Engine }
 export type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }
@@ -67,12 +70,39 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
   }
 }
 
+/**
+ * The engine that runs a request by a route that is offered, and the job that it resumes: the engine of that job, as long as the table has it, whatever the
+ * route's is now. A job whose engine is gone is not: another provider would not know it.
+ */
+export function runnerOf(
+  { engines }: Table,
+  { kind, engine: name }: Route,
+  { id, engine: begunBy = name, remember }: Control['job'],
+): { engine: Engine; job: JobOfRun } {
+  const other = id === null || begunBy === name ? undefined : engines.get(begunBy)?.engine
+  if (other && Object.hasOwn(other.offers, kind))
+    return { engine: other, job: { id, resumeOnly: true, remember: (next) => remember(next, begunBy) } }
+  const { engine } = engines.get(name) as Opened
+  return { engine, job: { id: begunBy === name ? id : null, remember: (next) => remember(next, name) } }
+}
+
 /** The field that an offer does not take of a request that was queued before the file changed, or null. What was ordered already has its fields. */
-export function fieldRefused(request: EngineRequest, { job, inputs }: Control, { options, route }: Offer): string | null {
-  if (!('width' in request) || job.id !== null) return null
+export function fieldRefused(
+  request: EngineRequest,
+  job: string | null,
+  inputs: Control['inputs'],
+  { options, route }: Offer,
+): string | null {
+  if (!('width' in request) || job !== null) return null
   const { kind, n, quality, negativePrompt } = request
   const given = { n, quality, negative_prompt: negativePrompt, image_url: inputs.length > 0 ? true : undefined }
   return optionFaults(kind, given, route, options)[0]?.path.slice(1) ?? null
+}
+
+/** What the model of a route calls the quality of a request. */
+export function qualityOf(request: EngineRequest, { qualities }: Route): Pick<Run, 'quality'> {
+  const quality = 'width' in request && request.quality !== undefined ? qualities[request.quality] : undefined
+  return quality ? { quality: quality.value } : {}
 }
 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */

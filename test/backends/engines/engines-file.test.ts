@@ -256,6 +256,44 @@ t.test('a changed file is applied: engines with the same entry stay open, others
   t.same(fake.closed, ['second', 'fake'])
 })
 
+t.test('a job is resumed at the engine that has it, though the route has another one by now, as long as that is there', async (t) => {
+  const lines: unknown[] = []
+  const folder = t.testdir()
+  const file = join(folder, 'engines.yaml')
+  const place = (engine: string, names: string[]) => writeFileSync(file, `engines:\n${names.map((name) => `  - { name: ${name}, type: fake }\n`).join('')}routes:\n  - { kind: image, engine: ${engine}, price: { amount: "0.04", per: Job } }\n`)
+  place('a', ['a'])
+  const engines = await openEngines({ file, log: { info() {}, warn: (facts) => lines.push(facts) }, pollMs: 60_000 })
+  t.teardown(() => engines.close())
+  const ran: unknown[] = []
+  const fake = fakeEngine()
+  engines.add('fake', async (name, ...entry) => ({
+    ...(await fake.open(name, ...entry)),
+    async run(_request, { job }) {
+      ran.push([name, job.id, job.resumeOnly])
+      if (job.id === null) await job.remember(`${name}-1`)
+      return { outcome: 'failed', code: 'provider_error', retryable: true, message: '' }
+    },
+  }))
+  await engines.ready()
+  const remembered: unknown[] = []
+  const remember = async (id: string, engine: string) => void remembered.push([id, engine])
+  const run = (id: string | null, engine?: string) => engines.run(image, { ...control(), job: { id, engine, remember } })
+  await run(null)
+  place('b', ['a', 'b'])
+  await engines.reload()
+  await run('a-1', 'a')
+  await run('old')
+  // What is left of an earlier attempt.
+  await run(null, 'a')
+  t.same(lines, [])
+  place('b', ['b'])
+  await engines.reload()
+  await run('a-1', 'a')
+  t.same(ran, [['a', null, undefined], ['a', 'a-1', true], ['b', 'old', undefined], ['b', null, undefined], ['b', null, undefined]])
+  t.same(remembered, [['a-1', 'a'], ['b-1', 'b'], ['b-1', 'b']])
+  t.match(lines, [{ event: 'job_given_up', kind: 'image', job: 'a-1', engine: 'a' }])
+})
+
 t.test('an invalid change is refused with its line, and the earlier table stays in force', async (t) => {
   const fake = fakeEngine()
   const refused: unknown[] = []

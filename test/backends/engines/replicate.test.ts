@@ -292,6 +292,16 @@ t.test('a run resumes the prediction of an earlier one; one that is gone is crea
   t.same([fake.predictions.size, anew.remembered], [2, [only(fake).id]])
 })
 
+t.test('a prediction is resumed after its route has another engine, whatever the model is called there; the next attempt begins another', async (t) => {
+  const { fake, engine } = await open(t)
+  await engine.run(image, run())
+  const moved = run({ model: 'gpt-image-1.5' })
+  const resumed = (id: string) => engine.run(image, { ...moved, job: { ...moved.job, id, resumeOnly: true } })
+  t.equal((await resumed(only(fake).id)).outcome, 'made')
+  t.match(await resumed('gone'), { code: 'provider_error', retryable: true })
+  t.same([fake.predictions.size, moved.remembered], [1, []])
+})
+
 t.test('a canceled task cancels its prediction; an interrupted run leaves it', async (t) => {
   for (const [why, status] of [['canceled', 'canceled'], ['lost', 'processing'], ['stopping', 'processing']]) {
     const { fake, engine, outside } = await open(t)

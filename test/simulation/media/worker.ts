@@ -106,7 +106,7 @@ export async function openJob({ hasProvider, checker, rng }: World, machine: Mac
   if (stored?.epoch === task.epoch && stored.job !== null) checker.report(`a second job is begun for task ${task.id}, which has ${stored.job}`)
   await machine.sleep(rng.pick([0, 500, LEASE_MS + 2_000]))
   try {
-    return (await rememberJob(store, task, `job-${task.epoch}`)) === 'lost' ? 'lost' : null
+    return (await rememberJob(store, task, { job: `job-${task.epoch}`, jobEngine: 'provider' })) === 'lost' ? 'lost' : null
   } catch (error) {
     if (!(error instanceof Unavailable)) throw error
     return { outcome: 'unavailable' }

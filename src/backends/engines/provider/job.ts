@@ -41,7 +41,7 @@ type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
 }
 
 /**
- * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew. Rejects only with the reason of the
+ * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew, unless the next attempt does that. Rejects only with the reason of the
  * aborted signal. The job is then canceled, unless the next run will resume it.
  */
 export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {
@@ -51,6 +51,7 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
     if (remembered !== null) {
       const resumed = await follow(jobs, remembered, null, run, around)
       if (resumed.outcome !== 'unknown') return resumed
+      if (job.resumeOnly) return resumed.failure
       remembered = null
     }
     const starting = jobs.start()

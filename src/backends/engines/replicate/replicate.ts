@@ -133,12 +133,12 @@ async function predict(
   request: EngineRequest,
   run: Run,
 ): Promise<{ outcome: 'ended'; value: unknown } | NotMade> {
-  const target = targetOf(run.model)
-  if (!target) return faulty(`the route's model must be owner/name, owner/name:version or a version, not ${run.model}`, false)
   const path = (id: string): string => `/predictions/${encodeURIComponent(id)}`
   return runJob(
     {
       async start() {
+        const target = targetOf(run.model)
+        if (!target) return faulty(`the route's model must be owner/name, owner/name:version or a version, not ${run.model}`, false)
         const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
         if ('outcome' in urls) return urls
         const given = modelInput(asModelsSay(request, run), namesOf(offer, request.kind), urls, offer.aspectRatios)
