@@ -1,14 +1,7 @@
 /** What is held for a running task, once its sources are read: it is extended, before the engine runs, where they are more than they said at the creation. */
 import { refusal } from '../domain/api-keys.ts'
 import type { Offer } from '../backends/engines/engine.ts'
-import {
-  amountsAtMost,
-  operationRequest,
-  resultLimits,
-  type Operation,
-  type OperationInput,
-  type Sourced,
-} from '../domain/media-operations.ts'
+import { operationRequest, resultLimits, type Operation, type OperationInput, type Sourced } from '../domain/media-operations.ts'
 import { costOf } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import type { Task } from '../domain/task.ts'
@@ -30,11 +23,17 @@ export async function fitHold(
   if (task.object === 'generation' || !isElsewhere) return { outcome: 'held', task }
   const request = operationRequest(task.kind as Operation, task.input as OperationInput, '')
   const limits = resultLimits(request, media, route.max)
-  const held = await extendHold(context, task, costOf(task.price, quote(request, limits)))
+  const amounts = quote(request, limits)
+  const cost = costOf(task.price, amounts)
+  const held = await extendHold(context, task, cost)
   const { price, estimatedCost } = held
-  if (price.per !== 'Megapixel' || costOf(price, amountsAtMost(request, limits)) <= estimatedCost) return { outcome: 'held', task: held }
+  if (price.per !== 'Megapixel' || cost <= estimatedCost) return { outcome: 'held', task: held }
   const most = Math.floor((estimatedCost / price.micro) * 1e6)
-  return failed('result_too_large', { source: '/media_url', limit: { megapixels: most / 1e6 } }, `a result of ${limits.pixels} pixels`)
+  return failed(
+    'result_too_large',
+    { source: '/media_url', limit: { megapixels: most / 1e6 } },
+    `up to ${amounts.Megapixel / 1000} megapixels`,
+  )
 }
 
 /**

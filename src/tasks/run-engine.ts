@@ -122,7 +122,7 @@ const FRAME_MS = 250
 function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
   if (object === 'generation' || price.micro === 0) return max
   const held = estimatedCost / price.micro
-  // Pixels are bounded by the sources (`fetch-inputs.ts`): a provider may make a few more of them than their header says.
+  // Pixels are not: what the model makes of the source was quoted (`fit-hold.ts`), and it may make a few more.
   return price.per === 'Second' ? { ...max, durationMs: Math.min(max.durationMs, Math.round(held * 1000) + FRAME_MS) } : max
 }
 

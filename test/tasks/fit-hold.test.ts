@@ -4,8 +4,12 @@ import t, { type Test } from 'tap'
 import { openStore } from '../../src/backends/store/store.ts'
 import { balanceOf } from '../../src/domain/balance.ts'
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
-import { extendHold } from '../../src/tasks/fit-hold.ts'
+import { extendHold, fitHold } from '../../src/tasks/fit-hold.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
+import type { Task } from '../../src/domain/task.ts'
+import type { MediaInfo } from '../../src/domain/media-info.ts'
+import type { Offer } from '../../src/backends/engines/engine.ts'
+import { LIMITS } from '../fakes/engine.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 
@@ -48,6 +52,17 @@ t.test('what was added is returned and counted, also of an extension that was cu
   t.match(await cancel(context, first), { state: 'canceled', actualCost: 30, refundAmount: 70 })
   t.match(balanceOf((await store.subscription(ID))!.media!), { held: 0, burned: 30 })
   t.same(moves, { hold: 250, capture: 30, void: 220 })
+})
+
+t.test('a picture at another address is not made where its model makes more than is held, whatever size the picture has', async (t) => {
+  const { context, first } = await running(t)
+  const inpaint: Task = { ...first, object: 'operation', kind: 'inpaint', input: { media_url: 'https://acme.example/p.png', mask_url: 'https://acme.example/m.png', prompt: 'a boat' }, price: { kind: 'inpaint', micro: 100, per: 'Megapixel' } }
+  const media = [{ contentType: 'image/png', width: 16, height: 16, durationMs: null }] as unknown as MediaInfo[]
+  const route = { max: LIMITS } as Offer['route']
+  const fit = (Megapixel: number, one = inpaint) => fitHold({ ...context, linkedFile: () => null }, one, media, { route, quote: () => ({ Job: 1000, Second: 0, Megapixel }) })
+  t.match(await fit(1000), { outcome: 'held' })
+  t.match(await fit(2500), { outcome: 'held', task: { estimatedCost: 250 } })
+  t.match(await fit(1500, { ...inpaint, extendableTo: HELD }), { outcome: 'failed', code: 'result_too_large', details: { limit: { megapixels: 1 } } })
 })
 
 t.test('nothing is extended for a key or a plan that no longer works', async (t) => {

@@ -79,8 +79,8 @@ export type Engine = {
   missing?: Readonly<Record<string, string>>
   /** Resolves once `offers` and `missing` are final, for an engine that examines the machine after it was opened. Never rejects. */
   settled?: Promise<void>
-  /** The most that a request can take of the route's model within its limits. Pure. */
-  quote(request: EngineRequest, limits: Limits, model?: string | null): Amounts
+  /** The most that a request can take of the route's model within its limits; `max` are the route's own, where those follow from the sources. Pure. */
+  quote(request: EngineRequest, limits: Limits, model?: string | null, max?: Limits): Amounts
   /** The fields of a generation that a model takes beside the usual ones; none when left out. Pure. */
   options?(kind: string, model: string | null): readonly GenerationOption[]
   /** The parameter of the API that the request has and that nothing behind the engine takes, or null; `roles` are those of its sources. Pure. */

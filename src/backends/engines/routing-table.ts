@@ -65,7 +65,7 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
       (option) =>
         (OPTION_KINDS[option] as readonly string[]).includes(kind) && (option !== 'quality' || Object.keys(route.qualities).length > 0),
     ),
-    quote: (request, limits = route.max) => engine.quote(request, limits, route.model),
+    quote: (request, limits = route.max) => engine.quote(request, limits, route.model, route.max),
     unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
   }
 }

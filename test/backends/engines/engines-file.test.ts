@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
 import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
 import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/media-generations.ts'
-import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent } from '../../fakes/engine.ts'
+import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent, USED } from '../../fakes/engine.ts'
 
 const image: GenerationRequest = { kind: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
 const control = () => runControl()
@@ -254,6 +254,18 @@ t.test('a changed file is applied: engines with the same entry stay open, others
   await engines.close()
   await engines.close()
   t.same(fake.closed, ['second', 'fake'])
+})
+
+t.test('an engine quotes by the limits that follow from the sources, and knows those of the route', async (t) => {
+  const fake = fakeEngine()
+  const quoted: unknown[] = []
+  const open: typeof fake.open = async (...entry) => ({ ...(await fake.open(...entry)), quote: (_request, ...terms) => (quoted.push(terms), USED) })
+  const engines = await openFakeEngines(t, { ...fake, open }, FAKE_ENGINES.replace('price: { amount: "0.04"', 'model: painter, price: { amount: "0.04"'))
+  const { route, quote } = engines.offer('image')!
+  const lower = { ...route.max, pixels: 256 }
+  quote(image, lower)
+  quote(image)
+  t.same(quoted, [[lower, 'painter', route.max], [route.max, 'painter', route.max]])
 })
 
 t.test('a job is resumed at the engine that has it, though the route has another one by now, as long as that is there', async (t) => {

@@ -179,6 +179,26 @@ t.test('an edit sends the picture, and a mask that marks the edit by transparent
   t.equal(masked.get('size'), '60x40')
 })
 
+t.test('an edit is quoted by the sizes that its model makes, whatever size its source has', async (t) => {
+  const { engine } = await open(t)
+  const { limits: max } = runOf()
+  const tiny = [input('media', png(16, 16)), input('mask', png(16, 16, { alpha: 0 }))]
+  const quoted = (model: string, pixels = 256, most = max.pixels) => engine.quote(inpaint, { ...max, pixels }, model, { ...max, pixels: most }).Megapixel
+  for (const model of ['gpt-image-1.5', 'gpt-image-2', 'flux']) {
+    const made = await engine.run(inpaint, runOf({ model, inputs: tiny }))
+    t.ok(made.outcome === 'made' && made.used.Megapixel <= quoted(model), model)
+  }
+  t.same([quoted('gpt-image-1.5'), quoted('gpt-image-1.5', 256, 1_200_000), quoted('gpt-image-1.5', 256, 500_000), quoted('flux')], [1573, 1049, 0, 1])
+  t.equal(engine.quote(edit, max, 'gpt-image-1').Megapixel, 1573, 'not by the largest of the route')
+  for (let width = 16; width <= 8000; width = Math.ceil(width * 1.13)) {
+    for (let height = 16; height <= 8000; height = Math.ceil(height * 1.17)) {
+      const size = imageSize('gpt-image-2', { width, height }, max)
+      const most = quoted('gpt-image-2', Math.min(width * height, max.pixels))
+      if (!size || Math.ceil((size.width * size.height) / 1000) > most) t.fail(`${width}x${height}: ${size?.width}x${size?.height} is more than ${most}`)
+    }
+  }
+})
+
 t.test('an input that the provider cannot take is the input\'s fault', async (t) => {
   const { fake, engine } = await open(t)
   const picture = input('media', png(60, 40))

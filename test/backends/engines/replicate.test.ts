@@ -100,6 +100,18 @@ t.test('what is ordered is held: a length that the model makes, within the limit
   t.equal(fake.received.length, before, 'nothing is ordered that is above the limits')
 })
 
+t.test('a model that is told no size makes up to the limit of its route, whatever size was requested or its source has', async (t) => {
+  const { engine } = await open(t, { offers: { ...ALL, image: { inputs: { prompt: 'prompt', aspectRatio: 'aspect_ratio', n: 'n', width: 'width' } } } })
+  const { engine: sized } = await open(t, { offers: { ...ALL, video: { inputs: { prompt: 'prompt', size: 'size' } } } })
+  const { limits: max } = runOf()
+  const quoted = (of: Engine, request: EngineRequest, pixels = max.pixels) => of.quote(request, { ...max, pixels }, MODEL, max).Megapixel
+  const tiny = { width: 16, height: 16 }
+  t.same([quoted(engine, { ...image, ...tiny }), quoted(engine, { ...image, ...tiny, n: 3 }), quoted(engine, { ...video, ...tiny })], [16_000, 48_000, 16_000])
+  t.same([quoted(sized, { ...image, ...tiny }), quoted(sized, { ...video, ...tiny })], [1, 1])
+  for (const request of [inpaint, { kind: 'background_remove', background: 'transparent', crop: false, format: 'png' }] as const) t.equal(quoted(engine, request, 256), 16_000, request.kind)
+  t.equal(quoted(engine, upscale, 4096), 5, 'its scale is told')
+})
+
 t.test('every operation gets its inputs, and is not made without an input that would change its result', async (t) => {
   const urls = { media: ['m1', 'm2'], mask: null }
   const cases: [OperationRequest, Record<string, unknown> | string][] = [

@@ -45,13 +45,21 @@ const VIDEO_SIZES: [RegExp, Size[]][] = [
 const SORA_SECONDS = [4, 8, 12, 16, 20]
 
 /** What newer GPT image models take: any size within these. */
-const FREE = { step: 16, ratio: 3, pixelsMin: 655_360, pixelsMax: 3840 * 2160, edgeMax: 3840 }
+const FREE = { step: 16, ratio: 3, pixelsMin: 655_360, pixelsMax: 3840 * 2160, edgeMax: 3840, rounding: 1.05 }
 
 /** The size to request of an image model: the nearest that it takes within the limits, or null when it takes none. */
 export function imageSize(model: string | null, wanted: Size, limits: Limits): Size | null {
   const fixed = IMAGE_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
   if (fixed) return nearest(fixed, wanted, limits)
   return styleOf(model) === 'gpt-image' ? freeSize(wanted, limits) : wanted
+}
+
+/** The most pixels that `imageSize` gives an edit. `limits` are by its source, which decides only where the model takes any size. */
+export function editPixels(model: string | null, limits: Limits, max: Limits): number {
+  const fixed = IMAGE_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
+  if (fixed) return Math.max(0, ...fixed.map(({ width, height }) => width * height).filter((pixels) => pixels <= max.pixels))
+  if (styleOf(model) !== 'gpt-image') return limits.pixels
+  return Math.min(FREE.pixelsMax, max.pixels, Math.ceil(Math.max(FREE.pixelsMin, limits.pixels) * FREE.rounding))
 }
 
 /**

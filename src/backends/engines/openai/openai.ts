@@ -9,7 +9,7 @@ import { offersOf, providedEngine } from '../provider/provided-engine.ts'
 import { openResults } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { edit, generate } from './images.ts'
-import { optionsOf, ordered } from './model-traits.ts'
+import { editPixels, optionsOf, ordered } from './model-traits.ts'
 import { sound, spoken } from './sound.ts'
 import { film } from './videos.ts'
 
@@ -74,6 +74,14 @@ export function openaiEngines(outside: Outside): OpenEngine {
       if (request.kind === 'music' && given.music) return sound(results, given.music, request, run)
       return notMade('not_supported', false)
     })
-    return { ...engine, options: optionsOf }
+    return {
+      ...engine,
+      options: optionsOf,
+      quote(request, limits, model = null, max = limits) {
+        const quoted = engine.quote(request, limits, model)
+        const isEdit = request.kind === 'ai_edit' || request.kind === 'inpaint'
+        return isEdit ? { ...quoted, Megapixel: Math.ceil(editPixels(model, limits, max) / 1000) } : quoted
+      },
+    }
   }
 }

@@ -100,6 +100,12 @@ export function replicateEngines(outside: Outside): OpenEngine {
         const offer = offers[kind as EngineRequest['kind']]
         return offer ? optionsIn(namesOf(offer, kind as EngineRequest['kind'])) : []
       },
+      quote(request, limits, model, max = limits) {
+        const quoted = engine.quote(request, limits, model)
+        const offer = offers[request.kind]
+        if (!offer || isSized(request, namesOf(offer, request.kind))) return quoted
+        return { ...quoted, Megapixel: (Math.ceil(max.pixels / 1000) * quoted.Job) / 1000 }
+      },
       unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.kind] as Offer, request.kind), roles),
     }
   }
@@ -115,6 +121,12 @@ const orderOf =
     const durationMs = orderedMs(request.durationMs, limits, offer.seconds)
     return durationMs === null ? null : { ...request, durationMs }
   }
+
+/** Whether a model is told the size of its result. Another one makes what it makes, up to the route's limit, whatever the source is. */
+function isSized(request: EngineRequest, { size, width, height }: InputNames): boolean {
+  if (!('width' in request)) return 'scale' in request
+  return request.width === null || size !== undefined || (width !== undefined && height !== undefined)
+}
 
 /** A quality under the name that the model has for it. */
 const asModelsSay = (request: EngineRequest, { quality }: Run): EngineRequest =>
