@@ -17,7 +17,10 @@ import type { Priority, Queue } from './work-queue.ts'
 export type Reconciler = {
   /** Enqueues a resource that was created, changed or deleted. */
   changed(ref: Ref, priority: Priority): void
-  /** One pass; resolves to the time (epoch milliseconds) to requeue the name at, or null. */
+  /**
+   * One pass; resolves to the time (epoch milliseconds) to requeue the name at, or null. Nothing is done until the source has listed all
+   * of the namespace: before that, a Plan that was not listed would count as deleted.
+   */
   plan(name: string): Promise<number | null>
   key(name: string): Promise<number | null>
   /** Called after each pass: enqueues the plans whose keys changed once the key queue is idle. */
@@ -34,6 +37,8 @@ export type Reconciler = {
 const BATCH = 500
 /** Interval of status updates of a plan while many of its keys change: each update reads all its keys. */
 const RECOUNT_MS = 2_000
+/** Interval at which a pass asks whether its namespace is listed. */
+const UNLISTED_RETRY_MS = 1_000
 
 export type ReconcilerOptions = {
   context: KeyContext & PlanContext
@@ -132,7 +137,7 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
       keys.add(name, priority)
       for (const plan of index.update(name, keyOf(name))) recount(plan)
     },
-    async plan(name) {
+    plan: whenListed(context, async (name) => {
       const plan = planOf(name)
       const isEdited = edited.delete(name)
       try {
@@ -151,8 +156,8 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
         edited.add(name)
         throw error
       }
-    },
-    async key(name) {
+    }),
+    key: whenListed(context, async (name) => {
       const key = keyOf(name)
       index.update(name, key)
       const terminating = resources.terminating(refOf('ApiKey', name))
@@ -173,7 +178,7 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
       if (ready !== 'waitingForPlan') changedAt.delete(name)
       if (pass.rejection) throw pass.rejection
       return requeueAt
-    },
+    }),
     passEnded() {
       if (keys.isIdle()) flush()
     },
@@ -203,6 +208,12 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
       for (const version of await store.keysToTell(BATCH)) enqueueStored(version)
     },
   }
+}
+
+type Pass = Reconciler['plan']
+
+function whenListed({ resources, clock }: PlanContext, pass: Pass): Pass {
+  return async (name) => (resources.serves(refOf('Plan', name).namespace) ? pass(name) : clock() + UNLISTED_RETRY_MS)
 }
 
 function refOf(kind: Ref['kind'], name: string): Ref {

@@ -79,4 +79,49 @@ if (kubeconfig !== null) {
     await operator.declare(there(apiKey('theirs', 'coder', { secretName: 'theirs-key', state: 'Suspended' })))
     await operator.becomes(theirs, { Ready: 'False KeySuspended' })
   })
+
+  for (const plural of ['plans', 'apikeys', 'secrets']) {
+    t.test(`while ${plural} alone cannot be listed, no plan, key or Secret is taken for a deleted one`, async (t) => {
+      const operator = await openOperator(t, kubeconfig)
+      const proxy = await openProxy(t, operator.api)
+      await operator.declare(coder(), named(0))
+      const one = await operator.start({ lease: LEASE })
+      await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'True Issued' })
+      const made = await operator.usableBySecret('k0-key')
+      await one.close()
+
+      const isFailed = (path: string) => path.includes(`/${plural}?`)
+      proxy.fate = (_, path) => (isFailed(path) ? { status: 403, reason: 'Forbidden', message: `no ${plural}` } : 'passes')
+      const two = await operator.start({ lease: LEASE }, proxy.kubeconfig)
+      await settled(two)
+      await operator.declare(named(1))
+      await eventually('more lists to fail', async () => (proxy.seen.filter(isFailed).length > 9 ? true : null))
+      t.same(await operator.usableBySecret('k0-key'), made)
+      t.ok((await operator.store.subscription(`${operator.namespace('acme')}/coder`))?.plan)
+      await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'True Issued' })
+
+      proxy.fate = () => 'passes'
+      await operator.becomes(operator.ref('ApiKey', 'k1'), { Ready: 'True Issued' })
+      t.same(await operator.usableBySecret('k0-key'), made)
+    })
+  }
+
+  t.test('a controller that takes over leaves a namespace alone whose permission is gone, and serves the others', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const proxy = await openProxy(t, operator.api)
+    const globex = operator.namespace('globex')
+    await operator.declare(coder(), named(0))
+    const one = await operator.start({ lease: LEASE })
+    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'True Issued' })
+    const two = await operator.start({ lease: LEASE }, proxy.kubeconfig)
+    await eventually('both to be read', async () => ([operator.namespace('acme'), globex].every(two.resources.serves) ? true : null))
+    proxy.fate = (_, path) => (path.includes(`/namespaces/${globex}/`) ? { status: 403, reason: 'Forbidden', message: `not in ${globex}` } : 'passes')
+    await one.close()
+    await settled(two)
+    t.same([operator.namespace('acme'), globex].map(two.resources.serves), [true, false])
+    await operator.declare(named(0, { state: 'Suspended' }))
+    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'False KeySuspended' })
+    proxy.fate = () => 'passes'
+    await eventually('it to be read', async () => (two.resources.serves(globex) ? true : null))
+  })
 }

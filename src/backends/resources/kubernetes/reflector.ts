@@ -38,9 +38,12 @@ export type ReflectorStats = {
 export type Reflector = {
   /** Resolves after the first list, or when the server refuses it for a missing permission or namespace. Rejects if stopped before. */
   start(): Promise<void>
-  /** Lists everything again, with retries: the cache is then no older than this call. Rejects if stopped before. */
+  /**
+   * Lists everything again, with retries: the cache is then no older than this call. Resolves too when the server refuses the list for a
+   * missing permission or namespace; the collection is not synced then. Rejects if stopped before.
+   */
   refresh(): Promise<void>
-  /** True after the first list. */
+  /** True after the first list, until a `refresh` is refused. */
   isSynced(): boolean
   /** The present error as a sentence; null while the collection can be read. */
   lastError(): string | null
@@ -75,25 +78,25 @@ export function openReflector(options: ReflectorOptions): Reflector {
   let relistAtMs = 0
   const jittered = (ms: number) => ms * (1 + random() / 5)
 
-  /** Lists the collection and resolves the relist requests made before. */
+  /** Lists the collection and resolves the relist requests made before. Returns the version to watch from. */
   async function list(): Promise<string> {
     const requests = relistRequests.take()
     try {
-      const version = await listAll()
-      for (const { resolve } of requests) resolve()
-      return version
+      return await listAll(requests)
     } catch (error) {
       relistRequests.putBack(requests)
       throw error
     }
   }
 
-  /** Replaces the cache by a list. Returns the version to watch from. */
-  async function listAll(): Promise<string> {
+  async function listAll(requests: PromiseWithResolvers<void>[]): Promise<string> {
     const listed = await allPages(client, path, { ...query, limit: String(pageSize) })
     if ('status' in listed) {
-      // Not fatal: other namespaces may be readable.
-      if (listed.status === 403 || listed.status === 404) synced.resolve()
+      // Not fatal: other namespaces may be readable. Who asked for a fresh cache must not take this one for that.
+      if (listed.status === 403 || listed.status === 404) {
+        if (requests.length > 0) isSynced = false
+        for (const { resolve } of [synced, ...requests.splice(0)]) resolve()
+      }
       if (listed.status === 404 && collection.crd !== undefined) throw notInstalled(collection.crd)
       throw unexpected('GET', path, listed)
     }
@@ -107,7 +110,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
     relistAtMs = listedAtMs + jittered(relistMs)
     lastEventAt ??= listedAtMs
     isSynced = true
-    synced.resolve()
+    for (const { resolve } of [synced, ...requests]) resolve()
     return listed.version
   }
 
@@ -145,14 +148,14 @@ export function openReflector(options: ReflectorOptions): Reflector {
     return position
   }
 
-  /** `version`, or that of a list if it is null or a list is due or requested. */
+  /** `version`, or that of a list if there is none, or a list is due or requested. */
   async function versionToWatch(version: string | null): Promise<string> {
-    if (version === null) return list()
+    if (version === null || !isSynced) return list()
     if (performance.now() < relistAtMs && !relistRequests.arePending()) return version
     try {
       return await list()
     } catch (error) {
-      if (relistRequests.arePending()) throw error
+      if (relistRequests.arePending() || !isSynced) throw error
       // A server under load may refuse lists and still serve watches. The watch finds out whether the version has expired.
       recordFailure(error, { event: 'relist_failed', message: 'relist failed; the watch continues' })
       relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
