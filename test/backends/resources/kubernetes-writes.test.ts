@@ -7,7 +7,7 @@ import type { ApiResponse, Client, Method, RequestOptions } from '../../../src/b
 import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
 import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
 import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
-import { openSecrets, type TemplateOwner } from '../../../src/backends/resources/kubernetes/secrets.ts'
+import { keptSecret, openSecrets, type TemplateOwner } from '../../../src/backends/resources/kubernetes/secrets.ts'
 import { applyStatus } from '../../../src/backends/resources/kubernetes/status-subresource.ts'
 import type { ApiKeyStatus } from '../../../src/backends/resources/resources.ts'
 
@@ -186,7 +186,7 @@ t.test('a Secret is created, repaired, or left to its owner', async (t) => {
     t.equal(await outcomeOf(secrets.put(OWNER, 'key', SECRET)), outcome, why)
     t.same(requests, asked, why)
     if (asked[0] === remove) t.match(bodies[0], { preconditions: { uid: 'uid-secret' } }, 'only the Secret of that uid')
-    if (outcome === 'written') t.same(secrets.get(OWNER, 'key'), SECRET, why)
+    if (outcome === 'written') t.same(await secrets.get(OWNER, 'key'), SECRET, why)
   }
 })
 
@@ -201,7 +201,7 @@ t.test('a Secret has the labels and annotations of the template, loses those tha
   t.same(found().metadata.labels, { ...own, team: 'one', tier: 'a' })
   t.match(found().metadata.annotations, { note: 'x', 'tollgate.dev/mac': 'm' })
   cache.put(null, { ...found(), metadata: { ...found().metadata, resourceVersion: '6', labels: { ...found().metadata.labels, theirs: 'yes' } } })
-  t.match(secrets.get({ ...OWNER, template: { labels: { team: 'two' } } }, 'key'), { isModified: true })
+  t.match(await secrets.get({ ...OWNER, template: { labels: { team: 'two' } } }, 'key'), { isModified: true })
   t.equal(await put({ labels: { team: 'two' } }), 'written')
   t.same(found().metadata.labels, { ...own, team: 'two', theirs: 'yes' })
   t.equal(found().metadata.annotations?.['note'], undefined)
@@ -217,7 +217,7 @@ t.test('a Secret in which others wrote a text longer than a key is not expanded 
   const text = Buffer.alloc(1024 * 1024, 'x').toString()
   for (const data of [{ 'api-key': text }, { 'key-id': text }]) {
     const encoded = Object.fromEntries(Object.entries(data).map(([name, entry]) => [name, Buffer.from(entry).toString('base64')]))
-    t.match(openSecrets(server().client, cacheOf({ ...ours, data: encoded }), () => true).get(owner, 'key'), { isModified: true })
+    t.match(await openSecrets(server().client, cacheOf({ ...ours, data: encoded }), () => true).get(owner, 'key'), { isModified: true })
   }
 })
 
@@ -229,6 +229,36 @@ t.test('an annotation that others made long removes no more than a template can 
   const cache = cacheOf({ ...ours, metadata: { ...ours.metadata, labels, annotations } })
   t.equal(await openSecrets(server(replaced).client, cache, () => true).put(OWNER, 'key', SECRET), 'written')
   t.equal(Object.keys(cache.get('acme', 'key')?.metadata.labels ?? {}).filter((name) => names.includes(name)).length, 36)
+})
+
+t.test('of a labelled Secret that no ApiKey owns, and of a large one, an outline is kept', async (t) => {
+  const ours = await written()
+  const large = { data: { ...ours.data, more: 'x'.repeat(1024 * 1024) } }
+  const noted = { ...ours.metadata, annotations: { ...ours.metadata.annotations, note: 'x'.repeat(200_000) } }
+  const [owner] = ours.metadata.ownerReferences ?? []
+  const longOwner = { ...ours.metadata, ownerReferences: [{ ...owner!, name: 'x'.repeat(1024 * 1024) }] }
+  const foreign = { ...ours.metadata, ownerReferences: [] }
+  t.same(keptSecret(structuredClone(ours)), { ...ours, metadata: { ...ours.metadata, managedFields: undefined } })
+  const rows: [why: string, secret: KubeObject, isOwned: boolean][] = [
+    ['without an owner', { ...ours, metadata: foreign }, false],
+    ['a large one without an owner', { ...ours, ...large, metadata: foreign }, false],
+    ['a large one', { ...ours, ...large }, true],
+    ['one with a large annotation', { ...ours, metadata: noted }, true],
+    ['one with a long name of its owner', { ...ours, metadata: longOwner }, false],
+  ]
+  for (const [why, secret, isOwned] of rows) {
+    const kept = keptSecret(structuredClone(secret))
+    t.ok(JSON.stringify(kept).length < 1024, why)
+    t.match(kept, { metadata: { name: 'key', namespace: 'acme', labels: { 'tollgate.dev/api-key': 'ci' } } }, why)
+
+    const { client, asked } = server(...(isOwned ? [ok(secret), ok(secret), replaced, ok({})] : []))
+    const secrets = openSecrets(client, cacheOf(kept), () => true)
+    t.same(secrets.changed({ before: null, after: kept }), [{ kind: 'ApiKey', namespace: 'acme', name: 'ci' }], why)
+    t.match(await secrets.get(OWNER, 'key'), isOwned ? SECRET : null, why)
+    t.equal(await secrets.put(OWNER, 'key', { ...SECRET, keyId: 'uid-ci-1' }), isOwned ? 'written' : 'conflict', why)
+    await secrets.remove(OWNER)
+    t.same(asked, isOwned ? ['GET /secrets/key', 'GET /secrets/key', 'PUT /secrets/key', 'DELETE /secrets/key'] : [], why)
+  }
 })
 
 t.test('the Secrets of a deleted owner are removed, and no others', async (t) => {
@@ -259,6 +289,15 @@ t.test('the Secrets of a deleted owner are removed, and no others', async (t) =>
     t.equal(left(), 0, why)
     t.equal(cache.get('acme', 'key') === null, outcome === undefined, why)
   }
+
+  const elsewhere = { ...ours, metadata: { ...ours.metadata, namespace: 'globex' } }
+  const there = server(ok({}))
+  const ownedBoth = openSecrets(there.client, cacheOf(ours), () => true)
+  ownedBoth.changed({ before: null, after: ours })
+  ownedBoth.changed({ before: null, after: elsewhere })
+  ownedBoth.changed({ before: elsewhere, after: null })
+  await ownedBoth.remove(OWNER)
+  t.same(there.asked, ['DELETE /secrets/key'], 'a Secret elsewhere that named the same owner does not hide it')
 })
 
 t.test('the message of a webhook that quotes the key is withheld', async (t) => {

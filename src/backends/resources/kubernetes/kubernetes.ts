@@ -25,7 +25,7 @@ import { addFinalizer, removeFinalizer } from './finalizer.ts'
 import { openLeader, type Leader } from './leader-election.ts'
 import { COLLECTIONS, type KubeObject } from './api-objects.ts'
 import { openReflector, type Reflector, type ReflectorOptions } from './reflector.ts'
-import { openSecrets, SECRET_LABEL, type TemplateOwner } from './secrets.ts'
+import { keptSecret, openSecrets, SECRET_LABEL, type TemplateOwner } from './secrets.ts'
 import { applyStatus } from './status-subresource.ts'
 
 export type KubernetesOptions = Pick<ReflectorOptions, 'relistMs' | 'watchSeconds' | 'pageSize'> & {
@@ -56,7 +56,7 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       cache: caches[kind],
       changed,
       log: config.log,
-      ...(kind === 'Secret' && { labelSelector: SECRET_LABEL }),
+      ...(kind === 'Secret' && { labelSelector: SECRET_LABEL, keep: keptSecret }),
     })
   let scopes: { scope: string | null; reflectors: Reflector[] }[] = []
   let leader: Leader | null = null
@@ -120,7 +120,7 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       )
     },
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
-    secret: async (owner, name) => secrets.get(ownerOf(owner), name),
+    secret: (owner, name) => secrets.get(ownerOf(owner), name),
     removeSecrets: (owner) => secrets.remove(owner),
     ...openAuthoring(client),
     async lead(changed) {

@@ -12,6 +12,8 @@ export type ReflectorOptions = {
   /** A namespace, or null for all. */
   scope: string | null
   labelSelector?: string
+  /** What to keep of an object, which it may change; `kept` by default. */
+  keep?: (object: KubeObject) => KubeObject
   cache: Cache
   changed: (change: Change) => void
   log: { warn(o: object, m: string): void }
@@ -57,13 +59,15 @@ const MAX_RETRY_MS = 10_000
 const SHORT_WATCH_MS = 1_000
 /** A server sends a bookmark at least every minute, but nothing for a version that it has not reached yet, as after a restore from a backup. */
 const SILENT_WATCH_MS = 90_000
-const MAX_PAGES = 10_000
+/** Objects a page: tenants can make each as large as the API server stores, some 1.5 MiB, and a page is parsed at once. */
+const PAGE_SIZE = 20
+const MAX_PAGES = 100_000
 /** Tries per relist interval while the periodic list fails. */
 const RELIST_TRIES = 4
 
 export function openReflector(options: ReflectorOptions): Reflector {
-  const { client, collection, scope, cache, changed, log } = options
-  const { random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = 500 } = options
+  const { client, collection, scope, cache, changed, log, keep = kept } = options
+  const { random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = PAGE_SIZE } = options
   const path = collectionPath(collection, scope)
   const query: Record<string, string> = options.labelSelector === undefined ? {} : { labelSelector: options.labelSelector }
   const stopping = new AbortController()
@@ -90,7 +94,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
   }
 
   async function listAll(requests: PromiseWithResolvers<void>[]): Promise<string> {
-    const listed = await allPages(client, path, { ...query, limit: String(pageSize) })
+    const listed = await allPages(client, path, { ...query, limit: String(pageSize) }, keep)
     if ('status' in listed) {
       // Not fatal: other namespaces may be readable. Who asked for a fresh cache must not take this one for that.
       if (listed.status === 403 || listed.status === 404) {
@@ -128,7 +132,8 @@ export function openReflector(options: ReflectorOptions): Reflector {
       opened() {
         lastError = null
       },
-      each({ type, object }) {
+      each({ type, object: received }) {
+        const object = keep(received)
         position = object.metadata.resourceVersion
         lastEventAt = performance.now()
         if (type === 'BOOKMARK') return cache.passed(scope, position)
@@ -257,6 +262,7 @@ async function allPages(
   client: Client,
   path: string,
   query: Record<string, string>,
+  keep: (object: KubeObject) => KubeObject,
 ): Promise<{ items: KubeObject[]; version: string } | ApiResponse<object>> {
   const items: KubeObject[] = []
   let next: string | undefined
@@ -264,7 +270,7 @@ async function allPages(
     const response = await client.request<List>('GET', path, { query: { ...query, ...(next !== undefined && { continue: next }) } })
     if (response.status !== 200) return response
     const { metadata, items: page } = response.body
-    for (const item of page) items.push(kept(item))
+    for (const item of page) items.push(keep(item))
     next = metadata.continue || undefined
     if (next === undefined) return { items, version: metadata.resourceVersion }
   }

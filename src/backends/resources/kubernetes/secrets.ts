@@ -22,7 +22,7 @@ export type TemplateOwner = Owner & { template: SecretTemplate }
 
 export type Secrets = {
   put(owner: TemplateOwner, name: string, secret: KeySecret): Promise<SecretOutcome>
-  get(owner: TemplateOwner, name: string): (KeySecret & { isModified?: true }) | null
+  get(owner: TemplateOwner, name: string): Promise<(KeySecret & { isModified?: true }) | null>
   /** Removes all Secrets of the owner's uid. */
   remove(owner: Owner): Promise<void>
   /** Applies a change from the watch. Returns the ApiKeys that own the Secret or owned it before. */
@@ -36,24 +36,52 @@ const MESSAGE_LENGTH = 1024
 /** The template has at most 32 labels and as many annotations. Others can write the annotation TEMPLATE. */
 const TEMPLATE_NAMES_MAX = 64
 const MAX_TRIES = 4
+/** A larger Secret, in characters of JSON, is not kept but read when it is needed. */
+const KEPT_LENGTH_MAX = 8_192
+/** An owner reference that the garbage collector does not follow may have a name of any length. */
+const OWNER_LENGTH_MAX = 1_024
+
+/**
+ * What is kept of a watched Secret: whoever may write Secrets can label any number of them, however large. Of one that is not an ApiKey's,
+ * and of a large one, that is an outline, which has no type.
+ */
+export function keptSecret(object: KubeObject): KubeObject {
+  const owner = controllerOf(kept(object))
+  if (owner && JSON.stringify(object).length <= KEPT_LENGTH_MAX) return object
+  const { name, namespace, uid, resourceVersion, creationTimestamp, labels } = object.metadata
+  const isShort = owner && JSON.stringify(owner).length <= OWNER_LENGTH_MAX
+  return {
+    metadata: {
+      name,
+      namespace,
+      uid,
+      resourceVersion,
+      creationTimestamp,
+      labels: { [SECRET_LABEL]: labels?.[SECRET_LABEL] ?? '' },
+      ...(isShort && { ownerReferences: [owner] }),
+    },
+  }
+}
 
 /** `isPresent` returns whether the owner exists and is not being deleted. */
 export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Owner) => boolean): Secrets {
-  /** Names of the owned Secrets by the uid of their owner. */
+  /** Names of the owned Secrets by the namespace and uid of their owner: a Secret elsewhere may name its uid too. */
   const names = new Map<string, Set<string>>()
 
   function setOwned(object: KubeObject, isOwned: boolean): void {
     const uid = controllerOf(object)?.uid
     if (uid === undefined) return
-    const owned = names.get(uid) ?? new Set()
-    if (isOwned) owned.add(object.metadata.name)
-    else owned.delete(object.metadata.name)
-    if (owned.size > 0) names.set(uid, owned)
-    else names.delete(uid)
+    const { namespace, name } = object.metadata
+    const owner = `${namespace}/${uid}`
+    const owned = names.get(owner) ?? new Set()
+    if (isOwned) owned.add(name)
+    else owned.delete(name)
+    if (owned.size > 0) names.set(owner, owned)
+    else names.delete(owner)
   }
 
   function cacheWritten(object: KubeObject): void {
-    cache.putWritten(kept(object))
+    cache.putWritten(keptSecret(object))
     if (cache.get(object.metadata.namespace, object.metadata.name)?.metadata.uid === object.metadata.uid) setOwned(object, true)
   }
 
@@ -70,6 +98,10 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
     let found = cache.get(owner.namespace, name)
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       if (found && controllerOf(found)?.uid !== owner.uid) return 'conflict'
+      if (found && isOutline(found)) {
+        found = await read(owner.namespace, name)
+        continue
+      }
       const wanted = objectOf(owner, name, secret, found)
       if (found && isEqual(found, wanted)) return 'unchanged'
       const outcome = found ? await replace(wanted, found) : await create(wanted)
@@ -99,7 +131,8 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
     // The type of a Secret and all of an immutable Secret cannot be updated.
     if (found.type !== TYPE || 'immutable' in found) {
       await deleteSecret(found)
-      return create(wanted)
+      const { uid: _uid, resourceVersion: _version, ...metadata } = wanted.metadata
+      return create({ ...wanted, metadata: metadata as KubeObject['metadata'] })
     }
     const response = await client.request<KubeObject>('PUT', path, { body: wanted })
     if (response.status === 200) {
@@ -125,7 +158,7 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
   }
 
   async function remove({ uid, namespace }: Owner): Promise<void> {
-    for (const name of names.get(uid) ?? []) {
+    for (const name of names.get(`${namespace}/${uid}`) ?? []) {
       const object = cache.get(namespace, name)
       if (object && controllerOf(object)?.uid === uid) await deleteSecret(object)
     }
@@ -139,8 +172,10 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
       await remove(owner)
       return 'gone'
     },
-    get(owner, name) {
-      const object = cache.get(owner.namespace, name)
+    async get(owner, name) {
+      const cached = cache.get(owner.namespace, name)
+      const isLarge = cached && isOutline(cached) && controllerOf(cached)?.uid === owner.uid
+      const object = isLarge ? await read(owner.namespace, name) : cached
       if (!object || controllerOf(object)?.uid !== owner.uid) return null
       const secret = secretOf(object)
       const isWanted = isKeySized(secret) && isEqual(object, objectOf(owner, name, secret, object))
@@ -154,6 +189,10 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
       return refs.filter((ref, i) => refs.findIndex((other) => other.name === ref.name && other.namespace === ref.namespace) === i)
     },
   }
+}
+
+function isOutline({ type }: KubeObject): boolean {
+  return type === undefined
 }
 
 function controllerOf({ metadata }: KubeObject): V1OwnerReference | undefined {

@@ -1,7 +1,7 @@
 /** One watch request of a collection: decodes its stream of events until the server ends it. */
 import { Unavailable } from '../../../domain/errors.ts'
 import { failure, unexpected, type ApiResponse, type Client, type FailureBody } from './api-client.ts'
-import { kept, type KubeObject } from './api-objects.ts'
+import type { KubeObject } from './api-objects.ts'
 
 export type WatchEvent = { type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK'; object: KubeObject }
 
@@ -44,7 +44,7 @@ export async function watch(
     for await (const line of lines(body)) {
       const { type, object } = JSON.parse(line) as WatchEvent | { type: 'ERROR'; object: KubeObject }
       if (type === 'ERROR') return errorEnd(path, object)
-      each({ type, object: kept(object) })
+      each({ type, object })
     }
   } catch (error) {
     throw error instanceof Unavailable ? error : new Unavailable('resources', error)
