@@ -4,12 +4,11 @@ import { grantOf, type Grant } from '../../src/domain/granted-allowances.ts'
 import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits-by-namespace.ts'
 import type { Message } from '../../src/domain/broker-messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
-import { isPaused } from '../../src/domain/reconcile/not-ready-reasons.ts'
-import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
-import { nextTime, paused } from '../../src/domain/reconcile/status-conditions.ts'
+import { grantedBy, reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
+import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
 import { readyTasks } from '../../src/domain/subscription/ready-tasks.ts'
 import { publishReady } from '../../src/tasks/publish-ready.ts'
-import type { PlanResource, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
 export type PlanContext = {
@@ -40,13 +39,6 @@ export async function runPlanPass(
   ref: Ref,
   plan: PlanResource | null,
 ): Promise<PlanPass> {
-  if (plan && isPaused(plan)) {
-    const before = (await resources.status(ref)) as PlanStatus | null
-    assertLeading()
-    const unobserved = { observedGeneration: -1, activeKeys: 0, conditions: [] }
-    await resources.setStatus(ref, paused(before ?? unobserved, before?.conditions ?? [], plan.metadata.generation, clock()))
-    return { requeueAt: null, isChanged: false }
-  }
   const id = subscriptionId(ref.namespace, ref.name)
   const isLimited = plan !== null && limitsTogether(limits, ref.namespace)
   const [record, keys, status, grants] = await Promise.all([
@@ -55,10 +47,11 @@ export async function runPlanPass(
     plan ? resources.status(ref) : null,
     isLimited ? grantsOf(store, ref.namespace, clock()) : [],
   ])
+  const granted = plan && grantedBy(plan, record)
   let facts: GatheredPlan = {
     plan,
     record,
-    verdict: plan && planVerdict(limits, plan, servicePrice, grants),
+    verdict: granted && planVerdict(limits, ref, granted, servicePrice, grants),
     answer: null,
     activeKeys: countActive(keys, clock()),
     status: status && 'activeKeys' in status ? status : null,

@@ -6,8 +6,8 @@
 import { Type, type Static } from 'typebox'
 import { formatMoney, parseMoney } from './money.ts'
 import { grantsBefore, type Grant } from './granted-allowances.ts'
-import { subscriptionId, termsOf, type Price } from './plans.ts'
-import type { PlanResource } from '../backends/resources/resources.ts'
+import { subscriptionId, type Price, type Terms } from './plans.ts'
+import type { Product } from '../backends/resources/resources.ts'
 import { readSettingsFile } from './settings-file.ts'
 
 const strict = { additionalProperties: false }
@@ -84,28 +84,31 @@ function limitOf(limits: PlanLimits | null, namespace: string): Limit | undefine
   return limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, namespace)))
 }
 
+/** What a plan grants: as declared, or as in force. */
+export type Granted = { product: Product; terms: Terms }
+
 /** Why a plan exceeds its limits, as a sentence for its author; null when it does not. `grants`: of its namespace, its own included. */
 export function planVerdict(
   limits: PlanLimits | null,
-  plan: PlanResource,
+  { namespace, name }: { namespace: string; name: string },
+  { product, terms }: Granted,
   servicePrice: ServicePrice,
   grants: Grant[] = [],
 ): string | null {
-  const limit = limitOf(limits, plan.metadata.namespace)
+  const limit = limitOf(limits, namespace)
   if (!limit) return null
   const faults = [
-    limit.products && !limit.products.includes(plan.spec.product) ? `product may be ${limit.products.join(' or ') || 'none'}` : null,
-    above('requestsPerMinute', plan.spec.requestsPerMinute, limit.requestsPerMinute),
-    above('keyPolicy.maxKeys', plan.spec.keyPolicy.maxKeys, limit.maxKeys),
-    ...mediaFaults(plan, limit.media ?? {}, servicePrice),
-    ...namespaceFaults(plan, limit, grants),
-    ...codingFaults(plan, limit.coding ?? {}),
+    limit.products && !limit.products.includes(product) ? `product may be ${limit.products.join(' or ') || 'none'}` : null,
+    above('requestsPerMinute', terms.requestsPerMinute, limit.requestsPerMinute),
+    above('keyPolicy.maxKeys', terms.maxKeys, limit.maxKeys),
+    ...mediaFaults(terms, limit.media ?? {}, servicePrice),
+    ...namespaceFaults(subscriptionId(namespace, name), terms, limit, grants),
+    ...codingFaults(terms, limit.coding ?? {}),
   ].filter((fault) => fault !== null)
   return faults.length === 0 ? null : `Not allowed in this namespace: ${faults.join('; ')}.`
 }
 
-function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, servicePrice: ServicePrice): (string | null)[] {
-  const { media } = termsOf(plan)
+function mediaFaults({ media }: Terms, limit: NonNullable<Limit['media']>, servicePrice: ServicePrice): (string | null)[] {
   if (!media) return []
   const most = limit.maxAllowance === undefined ? null : parseMoney(limit.maxAllowance)
   const isBounded = most !== null || limit.maxAllowanceOfNamespace !== undefined
@@ -121,10 +124,8 @@ function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, ser
 }
 
 /** The limits on all plans of the namespace together, of which older plans get their part first. */
-function namespaceFaults(plan: PlanResource, limit: Limit, grants: Grant[]): (string | null)[] {
-  const { namespace, name } = plan.metadata
-  const allowance = termsOf(plan).media?.allowance ?? 0
-  const id = subscriptionId(namespace, name)
+function namespaceFaults(id: string, { media }: Terms, limit: Limit, grants: Grant[]): (string | null)[] {
+  const allowance = media?.allowance ?? 0
   const before = grantsBefore(grants, id, allowance)
   // A name that counts already is no further one, whatever its plan wants.
   const names = grantsBefore(grants, id, 0).length
@@ -148,14 +149,13 @@ function belowFloor({ kind, micro, per }: Price, floor: Price | null): string | 
   return `media.prices of ${kind} must be at least ${formatMoney(floor.micro)} per ${floor.per}`
 }
 
-function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): (string | null)[] {
-  const { coding } = plan.spec
+function codingFaults({ coding }: Terms, limit: NonNullable<Limit['coding']>): (string | null)[] {
   if (!coding) return []
   const isBounded = limit.maxSessionTokens !== undefined || limit.maxWeeklyTokens !== undefined
   const least = isBounded ? (limit.minWeight ?? MIN_WEIGHT) : (limit.minWeight ?? 0)
   return [
-    above('coding.sessionWindow.tokens', coding.sessionWindow.tokens, limit.maxSessionTokens),
-    above('coding.weeklyWindow.tokens', coding.weeklyWindow.tokens, limit.maxWeeklyTokens),
+    above('coding.sessionWindow.tokens', coding.sessionTokens, limit.maxSessionTokens),
+    above('coding.weeklyWindow.tokens', coding.weeklyTokens, limit.maxWeeklyTokens),
     above('coding.maxConcurrentRequests', coding.maxConcurrentRequests, limit.maxConcurrentRequests),
     ...Object.entries(coding.weights).map(([kind, weight]) => (weight < least ? `coding.weights.${kind} must be at least ${least}` : null)),
   ]

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { parsePlanLimits, planVerdict } from '../../src/domain/plan-limits-by-namespace.ts'
+import { grantedBy } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { FINALIZER } from '../../src/backends/resources/kubernetes/finalizer.ts'
 import type { PlanResource } from '../../src/backends/resources/resources.ts'
 import { openValidator } from '../../src/backends/resources/manifest-validation.ts'
@@ -288,7 +289,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       for (const [namespace, document] of PLANS) {
         const judged = validator.validate({ ...document, metadata: { name: 'studio', namespace } }, () => null)
         if (judged.outcome !== 'accepted') throw new Error(judged.faults.map(({ sentence }) => sentence).join())
-        const verdict = planVerdict(limits, { metadata: { namespace }, spec: judged.manifest.spec } as PlanResource, () => null)
+        const verdict = planVerdict(limits, { namespace, name: 'studio' }, grantedBy({ metadata: {}, spec: judged.manifest.spec } as PlanResource, null), () => null)
         const { status, message } = await outcomeOf(document, namespace)
         t.equal(status, verdict === null ? 201 : 403, `${namespace}: ${JSON.stringify(document['spec'])}: ${verdict ?? 'allowed'}; ${message}`)
         // The server tells the first fault.

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { grantOf } from '../../src/domain/granted-allowances.ts'
 import { planVerdict, type PlanLimits } from '../../src/domain/plan-limits-by-namespace.ts'
+import { grantedBy } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { commandOf } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { reduce } from '../../src/domain/subscription/reducer.ts'
@@ -28,7 +29,7 @@ function namespace(limits = LIMITS) {
   return {
     declare(resource: PlanResource, under = limits) {
       const grants = [...records.values()].flatMap((record) => grantOf(record, now) ?? [])
-      const verdict = planVerdict(under, resource, () => null, grants)
+      const verdict = planVerdict(under, resource.metadata, grantedBy(resource, null), () => null, grants)
       run(idOf(resource), commandOf(resource, verdict))
       return verdict
     },

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { parsePlanLimits, planVerdict as verdictOf, type PlanLimits } from '../../src/domain/plan-limits-by-namespace.ts'
+import { grantedBy } from '../../src/domain/reconcile/reconcile-plan.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { plan } from './reconcile/reconcile-world.ts'
 
@@ -9,7 +10,7 @@ const coding = (terms: Partial<NonNullable<PlanSpec['coding']>>) => plan('coder'
 const media = (terms: Partial<NonNullable<PlanSpec['media']>>) => plan('studio', { product: 'Media', media: { ...plan('studio', { product: 'Media' }).spec.media!, ...terms } })
 
 const planVerdict = (limits: PlanLimits | null, resource: ReturnType<typeof plan>) =>
-  verdictOf(limits, resource, (kind) => (kind === 'image' ? { kind, micro: 40_000, per: 'Job' } : null))
+  verdictOf(limits, resource.metadata, grantedBy(resource, null), (kind) => (kind === 'image' ? { kind, micro: 40_000, per: 'Job' } : null))
 
 t.test('a plan may grant what its namespace allows, and its refusal names everything else', async (t) => {
   const table: [string, Omit<Limit, 'namespaces'>, ReturnType<typeof plan>, RegExp | null][] = [

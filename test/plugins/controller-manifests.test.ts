@@ -52,6 +52,21 @@ t.test('a paused Plan and a paused ApiKey stay as they are, and follow once they
   t.match(await tenant.conditions(running, 'ApiKey', 'other'), { Ready: 'False Paused', PlanActive: 'False Paused' }, 'a paused plan that never was active')
 })
 
+t.test('a paused Plan does not escape PLAN_LIMITS that are lowered later, whatever its edit waits to be', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const before = await tenant.start()
+  await before.settle()
+  await tenant.declare('a.yaml', paused(codingPlan('coder', { requestsPerMinute: 1 })), ci())
+  await before.app.close()
+  const running = await tenant.start({ limits: { limits: [{ namespaces: ['*'], requestsPerMinute: 5 }] } })
+  await running.settle()
+  t.match(await tenant.conditions(running, 'Plan', 'coder'), { Ready: 'False PlanNotAllowed', Paused: 'True Paused' })
+  t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), 'PlanNotAllowed')
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False PlanNotAllowed' })
+  t.equal(await tenant.secret('ci-key'), null)
+})
+
 t.test('a paused ApiKey is suspended, revoked and moved, expires and goes, and is not resumed', async (t) => {
   const tenant = await openTenant(t)
   const end = new Date(tenant.time.now + HOUR).toISOString()

@@ -1,13 +1,14 @@
 /** Reconciles a Plan with its subscription's record: the next command and the status. Pure; the controller gathers, decides, applies, and repeats. */
 import { isDeepStrictEqual } from 'node:util'
 import { rollPeriod } from '../balance.ts'
+import type { Granted } from '../plan-limits-by-namespace.ts'
 import { termsOf } from '../plans.ts'
 import type { PlanResource, PlanStatus } from '../../backends/resources/resources.ts'
 import type { Answer, Command } from '../subscription/commands.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
-import { createdAt, isOtherProduct } from './not-ready-reasons.ts'
+import { createdAt, isOtherProduct, isPaused } from './not-ready-reasons.ts'
 import { planUsage } from './plan-usage.ts'
-import { conditionsOf, nextTime, storeUnavailable, type Finding } from './status-conditions.ts'
+import { conditionsOf, nextTime, paused, storeUnavailable, type Finding } from './status-conditions.ts'
 
 export type GatheredPlan = {
   /** Null when the resource was deleted. */
@@ -36,15 +37,38 @@ export type PlanDecision = { next: PlanStep } | { next: null; status: PlanStatus
  */
 export function reconcilePlan(facts: GatheredPlan, now: number): PlanDecision {
   const { plan, record, answer } = facts
-  if (!plan) return record?.plan ? { next: { op: 'removePlan', uid: record.plan.uid } } : { next: null, status: null, requeueAt: null }
-  if (isOtherProduct(plan, record)) {
-    // The resource in the record was deleted, and a new one of the same name was created.
-    const isStale = record?.plan && record.plan.uid !== plan.metadata.uid && record.plan.createdAt <= createdAt(plan)
-    return isStale && record.plan ? { next: { op: 'removePlan', uid: record.plan.uid } } : steady(facts, plan, now)
-  }
+  const stored = record?.plan
+  if (!plan) return stored ? { next: { op: 'removePlan', uid: stored.uid } } : { next: null, status: null, requeueAt: null }
+  if (isPaused(plan)) return reconcilePaused(facts, plan, now)
+  const isOther = isOtherProduct(plan, record)
+  // The resource in the record is gone: another was created under its name, or a backup of the cluster has brought back an earlier one.
+  if (stored && stored.uid !== plan.metadata.uid && (isOther || stored.createdAt > createdAt(plan)))
+    return { next: { op: 'removePlan', uid: stored.uid } }
+  if (isOther) return steady(facts, plan, plan.metadata.generation, now)
   const wanted = commandOf(plan, facts.verdict)
   if (answer === null && !isApplied(wanted, record)) return { next: wanted }
-  return steady(facts, plan, now)
+  return steady(facts, plan, plan.metadata.generation, now)
+}
+
+/** A paused Plan is served as it was applied, within PLAN_LIMITS. */
+function reconcilePaused(facts: GatheredPlan, plan: PlanResource, now: number): PlanDecision {
+  const { record, verdict, answer, status } = facts
+  const { uid, generation } = plan.metadata
+  const before = status?.conditions ?? []
+  if (!record?.plan) {
+    const unobserved = { observedGeneration: -1, activeKeys: 0, conditions: [] }
+    return { next: null, status: paused(status ?? unobserved, before, generation, now), requeueAt: null }
+  }
+  const { plan: applied, product, terms, state, activeFrom, activeUntil } = record
+  if (answer === null && record.verdict !== verdict)
+    return { next: { op: 'applyPlan', plan: applied, product, terms, state, activeFrom, activeUntil, verdict } }
+  const decision = steady(facts, plan, applied.uid === uid ? applied.generation : -1, now)
+  return { ...decision, status: paused(decision.status, before, generation, now) }
+}
+
+/** What a Plan grants: what it declares, or while it is paused what is in force. */
+export function grantedBy(plan: PlanResource, record: Subscription | null): Granted {
+  return record?.plan && isPaused(plan) ? record : { product: plan.spec.product, terms: termsOf(plan) }
 }
 
 /** The status while the store is unavailable. */
@@ -75,9 +99,13 @@ function isApplied(wanted: Extract<PlanStep, { op: 'applyPlan' }>, record: Subsc
   return isDeepStrictEqual({ op: 'applyPlan', plan, product, terms, state, activeFrom, activeUntil, verdict }, wanted)
 }
 
-function steady(facts: GatheredPlan, plan: PlanResource, now: number): PlanDecision {
+function steady(
+  facts: GatheredPlan,
+  plan: PlanResource,
+  generation: number,
+  now: number,
+): { next: null; status: PlanStatus; requeueAt: number | null } {
   const { record, status } = facts
-  const { generation } = plan.metadata
   const reason = isOtherProduct(plan, record) ? 'ProductChanged' : facts.answer === 'older' ? 'PlanSuperseded' : inactiveReason(record, now)
   const ready: Finding =
     reason === null ? { type: 'Ready', status: 'True', reason: 'PlanActive' } : { type: 'Ready', status: 'False', reason }

@@ -1,6 +1,6 @@
 /** Reconcile decisions for Plans, over plain data. */
 import t from 'tap'
-import { reconcilePlan, type GatheredPlan } from '../../../src/domain/reconcile/reconcile-plan.ts'
+import { grantedBy, reconcilePlan, type GatheredPlan } from '../../../src/domain/reconcile/reconcile-plan.ts'
 import type { PlanResource } from '../../../src/backends/resources/resources.ts'
 import { applied, applyTo, edit, HOUR, iso, ISSUE, issued, plan, T0, world } from './reconcile-world.ts'
 
@@ -58,6 +58,37 @@ t.test('a plan of another product under an old name is not active, and neither i
   t.match(decision, { next: { op: 'removePlan', uid: 'plan-coder' } })
   const removed = applyTo(record, decision.next!).record
   t.match(reconcilePlan(gathered({ plan: media, record: removed }), T0), { next: null, status: { conditions: [{ status: 'False', reason: 'ProductChanged' }] } })
+})
+
+t.test('a Plan that a backup of the cluster brought back takes the place of the one that was created since', async (t) => {
+  const record = applied(plan('coder', {}, { uid: 'plan-2', creationTimestamp: iso(T0 + HOUR) }))
+  for (const spec of [{ state: 'Suspended' }, { product: 'Media' }] as const) {
+    const back = plan('coder', spec)
+    const decision = reconcilePlan(gathered({ plan: back, record }), T0 + 2 * HOUR)
+    t.match(decision, { next: { op: 'removePlan', uid: 'plan-2' } })
+    const removed = applyTo(record, decision.next!).record
+    const next = reconcilePlan(gathered({ plan: back, record: removed }), T0 + 2 * HOUR)
+    if ('product' in spec) t.match(next, { next: null, status: { conditions: [{ reason: 'ProductChanged' }] } })
+    else t.match(applyTo(removed, next.next!), { answer: { outcome: 'applied' }, record: { state: 'Suspended', plan: { uid: 'plan-coder' } } })
+  }
+})
+
+t.test('a paused Plan is held to PLAN_LIMITS by what is in force, and its status follows the record', async (t) => {
+  const coder = plan('coder', { expirationTime: iso(T0 + HOUR) })
+  const record = applied(coder)
+  const edited = plan('coder', { ...coder.spec, requestsPerMinute: 1, state: 'Suspended' }, { generation: 2, annotations: { 'tollgate.dev/paused': 'true' } })
+  t.same(grantedBy(edited, record).terms, record.terms, 'what is in force, not what waits')
+  const kept = reconcilePlan(gathered({ plan: edited, record }), T0)
+  const Paused = { type: 'Paused', status: 'True' }
+  t.match(kept, { next: null, status: { observedGeneration: 1, activeKeys: 3, conditions: [{ type: 'Ready', status: 'True', observedGeneration: 1 }, Paused] }, requeueAt: T0 + 60_000 })
+  t.match(reconcilePlan(gathered({ plan: edited, record }), T0 + HOUR), { status: { activeKeys: 0, conditions: [{ status: 'False', reason: 'PlanExpired' }, Paused] } })
+
+  const refused = reconcilePlan(gathered({ plan: edited, record, verdict: 'Too much.' }), T0)
+  const { plan: stored, product, terms, state, activeFrom, activeUntil } = record
+  t.same(refused.next, { op: 'applyPlan', plan: stored, product, terms, state, activeFrom, activeUntil, verdict: 'Too much.' }, 'nothing else is applied')
+  const under = applyTo(record, refused.next!).record
+  t.match(reconcilePlan(gathered({ plan: edited, record: under, verdict: 'Too much.' }), T0), { next: null, status: { activeKeys: 0, conditions: [{ reason: 'PlanNotAllowed', message: 'Too much.' }, Paused] } })
+  t.match(reconcilePlan(gathered({ plan: edited }), T0), { next: null, status: { observedGeneration: -1, conditions: [Paused] }, requeueAt: null }, 'one that was never applied')
 })
 
 t.test('a plan older than the applied one is PlanSuperseded and changes nothing', async (t) => {
