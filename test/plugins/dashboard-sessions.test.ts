@@ -57,6 +57,8 @@ t.test('a request that names another tenant than that of the session is refused,
     t.match((await browser.get(`/dashboard/api${path}`, { 'x-tollgate-tenant': 'globex' })).json(), { status: 409, error: { code: 'tenant_changed' } }, path)
     t.equal((await browser.get(`/dashboard/api${path}`, { 'x-tollgate-tenant': 'demo' })).statusCode, 200, path)
   }
+  t.match((await browser.get('/dashboard/api/usage/media?format=csv&tenant=globex')).json(), { status: 409, error: { code: 'tenant_changed' } }, 'a link has no header')
+  t.equal((await browser.get('/dashboard/api/usage/media?format=csv&tenant=demo')).statusCode, 200)
   t.match((await browser.send('POST', '/dashboard/api/media/uploads', {}, { 'x-tollgate-tenant': 'globex' })).json(), { status: 409, error: { code: 'tenant_changed' } })
   t.equal((await browser.get('/dashboard/api/session', { 'x-tollgate-tenant': 'globex' })).statusCode, 200)
 })

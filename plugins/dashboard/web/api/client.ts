@@ -61,6 +61,11 @@ export function apiUrl(path: string, query: Query = {}): string {
   return `${API}${path}${search === '' ? '' : `?${search}`}`
 }
 
+/** The address of a file to download, which names the tenant of the page in place of the header. */
+export function downloadUrl(path: string, query: Query): string {
+  return apiUrl(path, { ...query, tenant: shownTenant.value ?? '' })
+}
+
 /** Calls the API and returns its JSON; `undefined` for 204. Throws a `Problem`. */
 export async function api<Answer>(path: string, { method = 'GET', body, query, headers, signal: abort }: Options = {}): Promise<Answer> {
   const init: RequestInit = {

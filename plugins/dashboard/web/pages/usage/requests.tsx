@@ -1,6 +1,6 @@
 /** The newest coding requests, one by one: when, by which key, tokens of each class, how it ended and how long it took. */
 import { useState } from 'preact/hooks'
-import { apiUrl } from '../../api/client.ts'
+import { downloadUrl } from '../../api/client.ts'
 import { codingRequests, type CodingRequest } from '../../api/usage.ts'
 import { Card } from '../../components/card.tsx'
 import { Field, Select } from '../../components/field.tsx'
@@ -20,7 +20,11 @@ export function Requests({ plan, keys }: { plan: string; keys: string[] }) {
       title="Requests"
       hint="The newest thousand that were admitted, some seconds after their end. Prompts and answers are never kept."
       actions={
-        <a class="button small" href={apiUrl('/usage/coding/requests', { plan, key, format: 'csv' })} download={`${plan}-requests.csv`}>
+        <a
+          class="button small"
+          href={downloadUrl('/usage/coding/requests', { plan, key, format: 'csv' })}
+          download={`${plan}-requests.csv`}
+        >
           <Icon name="download" size={16} /> Requests as CSV
         </a>
       }

@@ -1,6 +1,6 @@
 /** A page of one product's usage: its plan, the CSV of the same numbers, and below them what `children` shows of the plan. */
 import type { ComponentChildren } from 'preact'
-import { apiUrl } from '../../api/client.ts'
+import { downloadUrl } from '../../api/client.ts'
 import type { Plan } from '../../api/plans.ts'
 import { firstOf } from '../../api/usage.ts'
 import { serverTime } from '../../clock.ts'
@@ -44,7 +44,7 @@ export function UsagePage({ api, title, lead, of, locked, ranges, children }: Pr
               />
               <a
                 class="button"
-                href={apiUrl(`/usage/${api}`, { plan: plan.name, format: 'csv', since })}
+                href={downloadUrl(`/usage/${api}`, { plan: plan.name, format: 'csv', since })}
                 download={`${plan.name}-${api}-usage.csv`}
               >
                 <Icon name="download" size={18} /> CSV
