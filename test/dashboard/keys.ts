@@ -115,6 +115,20 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.notOk(dashboard.process.log.some((line) => line.includes(key)), 'and in no log')
   })
 
+  await inPage(t, dashboard, 'a key that its plan holds back cannot be resumed, and one whose rotation waits says so', { path: '/keys' }, async (page, t) => {
+    await page.route('**/dashboard/api/keys', async (route) => {
+      const list = await (await route.fetch()).json()
+      const [coding, media] = list.data
+      const held = { ...coding, state: 'Suspended', reason: 'PlanKeyLimitReached', message: 'The plan allows no more keys.' }
+      await route.fulfill({ json: { ...list, data: [held, { ...media, message: 'The new key is not made yet.' }] } })
+    })
+    await page.reload()
+    await card(page, 'coding').getByText('The plan allows no more keys.').waitFor()
+    t.equal(await card(page, 'coding').getByRole('button', { name: 'Resume coding' }).count(), 0)
+    t.equal(await card(page, 'coding').getByRole('button', { name: 'Revoke coding' }).count(), 1)
+    await card(page, 'media').getByText('The new key is not made yet.').waitFor()
+  })
+
   await inPage(t, dashboard, 'an edit of a key that somebody else has changed meanwhile is refused, and the page shows the present state', { path: '/keys' }, async (page) => {
     await page.route('**/api/keys/coding/suspend', async (route) => {
       await route.continue({ postData: JSON.stringify({ revision: `${(JSON.parse(route.request().postData() ?? '{}') as { revision: string }).revision.split('.')[0]}.999` }) })

@@ -76,7 +76,16 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(page.url(), /days=90/)
     await page.reload()
     t.ok(await page.getByRole('radio', { name: '90 days' }).isChecked())
-    t.match(await page.getByRole('link', { name: 'CSV', exact: true }).getAttribute('href'), /since=20\d\d-\d\d-\d\d/)
+    t.match(await page.getByRole('link', { name: 'CSV', exact: true }).getAttribute('href'), /since=20\d\d-\d\d-\d\d&tenant=demo$/)
+  })
+
+  await inPage(t, dashboard, 'use above the limit of the week is stated as such, whether requests or an edit of the plan caused it', { path: '/usage/coding' }, async (page, t) => {
+    await page.route('**/dashboard/api/usage/coding?*', async (route) => {
+      await route.fulfill({ json: { ...(await (await route.fetch()).json()), overshoot: 3_000_000 } })
+    })
+    await page.reload()
+    await page.getByText("This week's use is 3,000,000 tokens above its present limit.").waitFor()
+    t.match(await page.getByRole('link', { name: 'Requests as CSV' }).getAttribute('href'), /tenant=demo$/)
   })
 
   await inPage(t, dashboard, 'a day is the same one in the far east, and what was passed through has a look of its own', { path: '/usage/media', timezoneId: 'Pacific/Kiritimati' }, async (page, t) => {

@@ -127,7 +127,7 @@ function Facts({ created_at: created, last_used_at: used, expires_at: expires, r
 
 type ActionsProps = { of: Key; ask: (what: Asked) => void; resume: () => void }
 
-function Actions({ of: { name, state }, ask, resume }: ActionsProps) {
+function Actions({ of: { name, state, reason }, ask, resume }: ActionsProps) {
   if (state === 'Pending' || state === 'Expired') return null
   return (
     <div class="row">
@@ -141,9 +141,12 @@ function Actions({ of: { name, state }, ask, resume }: ActionsProps) {
           </button>
         </>
       ) : (
-        <button type="button" class="button small" aria-label={`Resume ${name}`} onClick={resume}>
-          <Icon name="play" size={16} /> Resume
-        </button>
+        // What its plan holds back, nobody resumes.
+        reason === 'KeySuspended' && (
+          <button type="button" class="button small" aria-label={`Resume ${name}`} onClick={resume}>
+            <Icon name="play" size={16} /> Resume
+          </button>
+        )
       )}
       <button type="button" class="button small" aria-label={`Limit of ${name}`} onClick={() => ask('limit')}>
         <Icon name="chart" size={16} /> Limit

@@ -46,11 +46,7 @@ function Loaded({ plan, since }: { plan: Plan; since: string }) {
     <Async of={load} lines={7}>
       {(usage) => (
         <>
-          {usage.overshoot > 0 && (
-            <Notice tone="warn">
-              The last requests used {count(usage.overshoot)} tokens more than the week had left. They were answered in full.
-            </Notice>
-          )}
+          {usage.overshoot > 0 && <Notice tone="warn">This week's use is {count(usage.overshoot)} tokens above its present limit.</Notice>}
           <div class="grid">
             <Window name="Session" {...usage.session} />
             <Window name="Week" {...usage.weekly} />
