@@ -27,6 +27,10 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const offer = context.engines.offer(task.kind)
   if (!offer) return { outcome: 'failed', code: 'not_supported', retryable: false }
   const { route, formats } = offer
+  const file = `${task.id}-${task.epoch}`
+  // What would be paid for and could not be stored is not begun, and its sources are not fetched.
+  if (failing.has(context.files) && control.job.id === null)
+    await put(context.files, `${file}-probe`, Buffer.of(0), { contentType: 'application/octet-stream', expiresAt: context.clock() })
   const found = await openInputs(context, task, route, control.signal)
   // A job that the provider bills needs its sources no more; a new one would.
   const resumes = found.outcome === 'failed' && control.job.id !== null
@@ -39,11 +43,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       formats,
     ),
   )
-  const file = `${task.id}-${task.epoch}`
   try {
-    // What would be paid for and could not be stored is not begun.
-    if (failing.has(context.files) && control.job.id === null)
-      await put(context.files, `${file}-probe`, Buffer.of(0), { contentType: 'application/octet-stream', expiresAt: context.clock() })
     const fit = resumes ? ({ outcome: 'held', task } as const) : await fitHold(context, task, opened.media, offer)
     if (fit.outcome === 'failed') return failedRun(context, task, fit)
     const made = await traced(
