@@ -140,7 +140,7 @@ export const SETTINGS = {
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
   WORKER_KINDS: setting('', list, 'Kinds and operations that this worker runs, separated by commas, such as video,trim; all when empty.'),
-  INPUT_TIMEOUT_SECONDS: setting('120', seconds(1, 3600), 'Time within which a source of an operation must arrive completely.'),
+  INPUT_TIMEOUT_SECONDS: setting('120', seconds(1, 3600), 'Time within which all sources of a run of a task must arrive completely.'),
   BODY_MEMORY_MIB: setting(
     'auto',
     memoryShare,

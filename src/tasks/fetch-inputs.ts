@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import type { Egress } from '../egress/egress.ts'
+import { Unavailable } from '../domain/errors.ts'
 import type { Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
@@ -23,7 +24,7 @@ import { removeFiles, sourceFile } from './inline-sources.ts'
 
 export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 'log'> & {
   egress: Pick<Egress, 'request'>
-  /** From the request for a source to its last byte. */
+  /** For all sources of a run together, whose bytes are bounded together as well: a run holds a slot meanwhile. */
   inputTimeoutMs: number
 }
 
@@ -63,7 +64,9 @@ export async function openInputs(
   signal: AbortSignal,
 ): Promise<OpenedInputs> {
   const sources = sourcesOf(task.input as Sourced)
-  const expiresAt = context.clock() + 2 * sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
+  const expiresAt = context.clock() + context.inputTimeoutMs + route.timeoutMs + SLACK_MS
+  const deadline = AbortSignal.timeout(context.inputTimeoutMs)
+  const reading = AbortSignal.any([signal, deadline])
   const fetched: string[] = []
   const inputs: Input[] = []
   const media: MediaInfo[] = []
@@ -72,12 +75,12 @@ export async function openInputs(
 
   async function open(source: Source): Promise<Failed | null> {
     const file = await locate(source)
-    signal.throwIfAborted()
+    reading.throwIfAborted()
     if ('outcome' in file) return file
     bytesLeft -= file.size
     if (bytesLeft < 0) return failed('input_too_large', { limit: { bytes: route.max.bytes } }, 'too many bytes')
-    const info = file.size === 0 ? null : await headerOf(file)
-    if (info === 'late') return failed('input_unreachable', { source: source.path }, 'its header was not read in time', true)
+    // To the end of its first picture, behind which a second one may follow.
+    const info = file.size === 0 ? null : await infoOf(context.files, file, { most: Infinity, signal: reading })
     if (!info || !takes(task.kind, source.role, info.contentType))
       return failed(
         'unsupported_input',
@@ -95,15 +98,11 @@ export async function openInputs(
     return aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
   }
 
-  /** To the end of its first picture, behind which a second one may follow, in the time that fetching it may take. */
-  async function headerOf(file: FileFacts): Promise<MediaInfo | null | 'late'> {
-    const deadline = AbortSignal.timeout(context.inputTimeoutMs)
-    const reading = { most: Infinity, signal: AbortSignal.any([signal, deadline]) }
-    return infoOf(context.files, file, reading).catch((error: unknown) => {
-      signal.throwIfAborted()
-      if (!deadline.aborted) throw error
-      return 'late' as const
-    })
+  /** What an error of `open` means: once the time is over, its source is late. */
+  function late({ path }: Source, error: unknown): Failed {
+    signal.throwIfAborted()
+    if (!deadline.aborted || error instanceof Unavailable) throw error
+    return failed('input_unreachable', { source: path }, 'the sources were not read in time', true)
   }
 
   /** The file of a source: its upload, an earlier result, or what is fetched now. */
@@ -115,12 +114,12 @@ export async function openInputs(
     }
     const file = sourceFile(`${task.id}-${task.epoch}`, path)
     fetched.push(file)
-    return fetchTo(context, { url: from as string, path, file, expiresAt, maxBytes: bytesLeft }, signal)
+    return fetchTo(context, { url: from as string, path, file, expiresAt, maxBytes: bytesLeft }, reading)
   }
 
   try {
     for (const source of sources) {
-      const fault = await open(source)
+      const fault = await open(source).catch((error: unknown) => late(source, error))
       if (!fault) continue
       await close()
       return fault

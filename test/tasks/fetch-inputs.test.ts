@@ -1,8 +1,11 @@
 /** A run that reads its sources. */
 import { Readable } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import type { Files } from '../../src/backends/files/files.ts'
+import { openFiles, type Files } from '../../src/backends/files/files.ts'
+import type { Ask, Egress } from '../../src/egress/egress.ts'
 import { openInputs } from '../../src/tasks/fetch-inputs.ts'
+import { wav } from '../backends/engines/media-samples.ts'
 import { T0, task } from '../contracts/store/acme.ts'
 import { LIMITS } from '../fakes/engine.ts'
 
@@ -17,4 +20,24 @@ t.test('a source that never ends is left when its run is aborted, or once its ti
     task(1, { object: 'operation', kind: 'upscale', input: { media_url: 'https://gateway.test/files/result-1' } }), { max: LIMITS, timeoutMs: 1e6 }, signal)
   await t.rejects(open(1e6, aborted.signal), { message: 'canceled' })
   t.match(await open(1, new AbortController().signal), { outcome: 'failed', code: 'input_unreachable', retryable: true })
+})
+
+t.test('all sources of a run have the time of one together', async (t) => {
+  const files = await openFiles(`disk:${t.testdir()}`)
+  t.teardown(() => files.close())
+  let asked = 0
+  const egress = {
+    async request({ sink }: Ask) {
+      asked++
+      await pause(20)
+      sink!({} as never)?.end(wav(100))
+      return { outcome: 'answered', status: 200, headers: {}, body: new Uint8Array(), durationMs: 20 }
+    },
+  } as unknown as Egress
+  const context = { files, egress, inputTimeoutMs: 100, clock: () => T0, linkedFile: () => null, log: { info() {}, warn() {}, error() {} } }
+  const media_urls = Array.from({ length: 20 }, (_, n) => `https://slow.test/${n}`)
+  const merge = task(1, { object: 'operation', kind: 'merge', input: { media_urls } })
+  const opened = await openInputs(context, merge, { max: LIMITS, timeoutMs: 1e6 }, new AbortController().signal)
+  t.match(opened, { outcome: 'failed', code: 'input_unreachable', retryable: true, details: { source: `/media_urls/${asked - 1}` } })
+  t.ok(asked < 20, `${asked} of 20 were asked`)
 })
