@@ -144,6 +144,22 @@ t.test('SIGKILL of the process amid a run leaves no child', { skip: process.plat
   await gone(child)
 })
 
+t.test('out of file descriptors a run fails alone; once there are some, runs are tied to this process as ever', { skip: process.platform !== 'linux' && 'the death signal is of Linux' }, async (t) => {
+  const cwd = await folder(t)
+  const file = join(cwd, 'starved.ts')
+  await writeFile(file, `import { closeSync, openSync } from 'node:fs'
+    import { runChild } from '${join(import.meta.dirname, '../../../src/backends/engines/process/child.ts')}'
+    const run = () => runChild({ command: '/bin/grep', args: ['NoNewPrivs', '/proc/self/status'], cwd: '${cwd}', limits: ${JSON.stringify(limits)}, signal: new AbortController().signal, onLine: console.log })
+      .then(({ outcome }) => outcome, ({ code }) => code)
+    const taken: number[] = []
+    try { for (;;) taken.push(openSync('/dev/null')) } catch {}
+    const starved = await run()
+    taken.forEach((descriptor) => closeSync(descriptor))
+    console.log(starved, await run())`)
+  const starved = spawn('/bin/sh', ['-c', 'ulimit -n 128; exec "$0" "$1"', process.execPath, file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.same(await Array.fromAsync(createInterface(starved.stdout)), ['NoNewPrivs:\t1', 'EMFILE ended'])
+})
+
 t.test('a scratch folder is empty, accessible to its owner alone, and removed with its content', async (t) => {
   const base = join(await folder(t), 'deep', 'scratch')
   const [one, other] = await Promise.all([scratchFolder(base), scratchFolder(base)])

@@ -72,11 +72,14 @@ let prefix: readonly string[] | null = null
 function deathSignal(): readonly string[] {
   if (prefix) return prefix
   const setpriv = ['/usr/bin/setpriv', '--no-new-privs', '--pdeathsig', 'KILL', '--']
-  const works =
-    process.platform === 'linux' &&
-    spawnSync(setpriv[0] ?? '', [...setpriv.slice(1), '/bin/sh', '-c', ':'], { env: {}, stdio: 'ignore' }).status === 0
+  const tried =
+    process.platform === 'linux'
+      ? spawnSync(setpriv[0] ?? '', [...setpriv.slice(1), '/bin/sh', '-c', ':'], { env: {}, stdio: 'ignore' })
+      : null
+  // Out of descriptors or processes, nothing was tried.
+  if (tried?.error && (tried.error as NodeJS.ErrnoException).code !== 'ENOENT') return []
   process.once('exit', () => groups.forEach(killGroup))
-  return (prefix = works ? setpriv : [])
+  return (prefix = tried?.status === 0 ? setpriv : [])
 }
 
 function killGroup(leader: number): void {
@@ -97,6 +100,9 @@ export async function runChild({ command, args, cwd, env = {}, limits, signal, o
   const [file = '', ...rest] = [...deathSignal(), '/bin/sh', '-c', BOUNDED, 'sh', String(process.pid), ...bounds, command, ...args]
   const child = spawn(file, rest, { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
   const { promise, resolve, reject } = Promise.withResolvers<ChildResult>()
+  child.on('error', reject)
+  // Out of file descriptors, `spawn` returns a child without streams.
+  if (!child.stdout) return promise
   const { pid } = child
   let killedBy: 'signal' | 'wall' | null = null
   let stderr = ''
@@ -111,7 +117,6 @@ export async function runChild({ command, args, cwd, env = {}, limits, signal, o
   if (pid !== undefined) groups.add(pid)
   lines(child.stdout, onLine)
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr = (stderr + text).slice(-STDERR_BYTES)))
-  child.on('error', reject)
   // Processes that the leader left behind are in its group and would keep our pipes open.
   child.on('exit', () => pid !== undefined && killGroup(pid))
   child.on('close', (code, ended) => {
