@@ -25,6 +25,7 @@ import type { Backends, StartContext } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
 import { partsAtRate } from './http/minimum-body-rate.ts'
+import { BODY_MS } from './tasks/flat-charge.ts'
 import { openSourceProbes } from './tasks/probe-sources.ts'
 import { openUploads, type Uploads } from './tasks/receive-upload.ts'
 import { openFileInfo } from './tasks/source-info.ts'
@@ -58,7 +59,7 @@ const MIB = 1024 * 1024
 
 /** Limits of Fastify on what a client controls. A coding request with its whole history must arrive within `requestTimeout`. */
 const LIMITS = {
-  requestTimeout: 120_000,
+  requestTimeout: BODY_MS,
   headersTimeout: 20_000,
   connectionsCheckingInterval: 1_000,
   keepAliveTimeout: 72_000,

@@ -51,7 +51,11 @@ async function moneyCharge({ tasks }: FastifyInstance, { caller, log }: FastifyR
   const close = async (outcome: 'capture' | 'void'): Promise<void> => {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await closeFlatCharge(tasks, payer, id, micro, outcome)
+        const wasHeld = await closeFlatCharge(tasks, payer, id, micro, outcome)
+        // A repeated attempt may find that an earlier one has closed it.
+        if (!wasHeld && outcome === 'capture' && attempt === 1)
+          log.error({ event: 'hold_lost', hold: id }, 'a pass-through request was not charged: its hold was gone')
+        return
       } catch (err) {
         log.warn({ event: 'settlement_failed', err, hold: id, attempt }, 'settlement of a pass-through request failed')
         if (attempt === ATTEMPTS) return

@@ -5,10 +5,12 @@ import { PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { holdRefused } from './create-task.ts'
 import type { TaskContext } from './task-context.ts'
 
-/** A service must begin its answer within this time. */
+/** A body must have arrived within this time of the first byte of its request. */
+export const BODY_MS = 120_000
+/** A service must begin its answer within this time, which starts anew while the body arrives. */
 export const MOST_PENDING_MS = 300_000
 /** A hold older than this belongs to a gateway that died. */
-export const ABANDONED_MS = MOST_PENDING_MS + 60_000
+export const ABANDONED_MS = BODY_MS + MOST_PENDING_MS + 60_000
 
 type ChargeContext = Pick<TaskContext, 'store' | 'clock' | 'moved'>
 
@@ -29,14 +31,16 @@ export async function holdFlatCharge(
   return payer
 }
 
-/** Captures the held amount, or returns it. Once; may be repeated. Throws `Unavailable`. */
+/** Captures the held amount, or returns it. Once; may be repeated. Returns whether it was held. Throws `Unavailable`. */
 export async function closeFlatCharge(
   { store, clock, moved }: ChargeContext,
   payer: string,
   id: string,
   amount: number,
   outcome: 'capture' | 'void',
-): Promise<void> {
+): Promise<boolean> {
   const closed = await store.change(payer, { op: 'close', task: id, actual: outcome === 'capture' ? amount : null }, clock())
-  if (closed.outcome === 'closed') moved(outcome, tenantOf(payer), amount)
+  if (closed.outcome !== 'closed') return false
+  moved(outcome, tenantOf(payer), amount)
+  return true
 }
