@@ -1,8 +1,8 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
-import type { Control, EngineRequest, Engines, Made, Medium } from '../backends/engines/engine.ts'
+import type { Control, EngineRequest, Engines, Made, Medium, NotMade } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
-import { formatKept, operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
+import { formatKept, operationRequest, sourcesOf, type Operation, type OperationInput, type Sourced } from '../domain/media-operations.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -128,8 +128,13 @@ function limitsOf({ object, price, estimatedCost }: Task, max: Limits): Limits {
 
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
-function failedRun({ log }: EngineContext, task: Task, { cause, ...failure }: FailedRun & { cause?: unknown }): FailedRun {
+function failedRun(
+  { log }: EngineContext,
+  task: Task,
+  { cause, input, ...failure }: FailedRun & Pick<NotMade, 'input' | 'cause'>,
+): FailedRun {
   const { code, retryable, retryAfterMs } = failure
+  const source = input === undefined ? undefined : sourcesOf(task.input as Sourced)[input]?.path
   log.warn({ event: 'engine_failed', ...taskLogFields(task), kind: task.kind, code, retryable, retryAfterMs, err: cause }, 'engine failed')
-  return failure
+  return source === undefined ? failure : { ...failure, details: { source, ...failure.details } }
 }

@@ -232,6 +232,15 @@ export function runPromises(surface: Surface): Promises<null> {
       t.match(studio.engine.inputs.at(-1)?.map(({ contentType, content }) => [contentType, content.length]), [['audio/wav', SONG.length], ['video/mp4', FILM.length], ['audio/wav', SONG.length]])
     },
 
+    'a source that the engine cannot use is named as the request names it': async (t) => {
+      const studio = await open(t, surface)
+      const { film } = studio.urls
+      for (const [input, source] of [[0, '/media_url'], [1, '/media_urls/0']] as const) {
+        studio.engine.next({ fail: 'unsupported_input', retryable: false, input })
+        t.match(await studio.ended((await studio.create({ operation: 'merge', media_url: film, media_urls: [film] })).id), { error: { details: { source } } })
+      }
+    },
+
     'a broken source fails the task with its documented error, after as many attempts as make sense, refunds it, and leaves nothing behind': async (t) => {
       const studio = await open(t, surface, { env: { INPUT_TIMEOUT_SECONDS: '1' }, media: { attempts: 2 } })
       studio.server.always(({ path }) => BROKEN[Number(path.slice(1))]!.answer)

@@ -9,7 +9,7 @@ import { amountsAtMost, OPERATIONS } from '../../src/domain/media-operations.ts'
  * Behaviour of one run. `hang` waits for `release`, then completes; `throw` violates the engine's contract; `job` starts a job unless there is one, remembers it, and then does the
  * step within; `results` makes fewer of several results.
  */
-export type Step = 'make' | 'hang' | 'throw' | { results: number } | { fail: NotMade['code']; retryable: boolean } | { progress: number[] } | { job: string; afterwards: Step }
+export type Step = 'make' | 'hang' | 'throw' | { results: number } | { fail: NotMade['code']; retryable: boolean; input?: number } | { progress: number[] } | { job: string; afterwards: Step }
 
 /** An input as a run read it. */
 export type ReadInput = Pick<Input, 'role' | 'contentType' | 'bytes'> & { content: Buffer }
@@ -68,7 +68,7 @@ export function fakeEngine(kinds: readonly string[] = [...KINDS, ...OPERATIONS])
     if (step === 'throw') throw new Error('the secret of the provider')
     if (step === 'hang') await Promise.race([released.promise, aborted(control.signal, fake.aborts)])
     if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) control.progress(percent)
-    if (typeof step === 'object' && 'fail' in step) return notMade(step.fail, step.retryable, new Error('as scripted'))
+    if (typeof step === 'object' && 'fail' in step) return { ...notMade(step.fail, step.retryable, new Error('as scripted')), ...(step.input !== undefined && { input: step.input }) }
     if (typeof step === 'object' && 'results' in step) return made(request, step.results)
     if (typeof step !== 'object' || !('job' in step)) return made(request)
     if (control.job.id === null) await control.job.remember(step.job)

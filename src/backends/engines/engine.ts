@@ -45,6 +45,8 @@ export type NotMade = {
   retryable: boolean
   message: string
   details?: TaskErrorDetails
+  /** The number of the input at fault: its place in the request becomes `details.source`. */
+  input?: number
   cause?: unknown
   /** Nothing was begun, and may be after so long. The task waits for it without losing an attempt, for an hour from its first run. */
   retryAfterMs?: number
@@ -156,6 +158,7 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
 export async function openEngines({ file, log, providers, pollMs, runs = true }: EnginesConfig): Promise<Engines> {
   const types = builtInTypes(providers)
   let table = EMPTY
+  const closing: Promise<unknown>[] = []
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let tried: string | null = null
   let watched: WatchedFile | null = null
@@ -179,7 +182,8 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
     table = next
     if (watched) log.info({ event: 'engines_reloaded', file }, 'ENGINES file reloaded')
     void warnOfMissing(next)
-    await Promise.all(removed.map((engine) => engine.close()))
+    // Not awaited: their runs may take hours, and the file may change again meanwhile.
+    closing.push(...removed.map((engine) => engine.close().catch(notClosed)))
   }
 
   async function warnOfMissing(loaded: Table): Promise<void> {
@@ -190,6 +194,10 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
 
   function refused(err: Error): void {
     log.warn({ event: 'engines_refused', file, err }, 'ENGINES file refused, the earlier table stays in use')
+  }
+
+  function notClosed(err: unknown): void {
+    log.warn({ event: 'engine_not_closed', err }, 'engine not closed')
   }
 
   return {
@@ -216,19 +224,14 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
         log.warn({ event: 'job_given_up', kind: route.kind, job: control.job.id, engine: control.job.engine }, 'engine of a job is gone')
       const refused = fieldRefused(request, job.id, control.inputs, offer)
       if (refused) return notMade('not_supported', false, new Error(`no ${refused} by this route`))
-      return runWithin(engine, request, route, {
-        ...control,
-        job,
-        model: route.model,
-        limits: limits ?? route.max,
-        ...qualityOf(request, route),
-      })
+      const run = { ...control, job, model: route.model, limits: limits ?? route.max, ...qualityOf(request, route) }
+      return runWithin(engine, request, route, run)
     },
     async close() {
       if (state === 'closed') return
       state = 'closed'
       await watched?.close()
-      await Promise.all([...table.engines.values()].map(({ engine }) => engine.close()))
+      await Promise.all([...closing, ...[...table.engines.values()].map(({ engine }) => engine.close())])
     },
   }
 }
@@ -282,11 +285,7 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
     if (next > reached) control.progress((reached = next))
   }
   try {
-    const answer = await engine.run(request, {
-      ...control,
-      signal: AbortSignal.any([signal, timeout]),
-      progress,
-    })
+    const answer = await engine.run(request, { ...control, signal: AbortSignal.any([signal, timeout]), progress })
     return answer.outcome === 'made' && !isCharged(answer.used)
       ? notMade('internal', false, unchargeable(route.engine, answer.used))
       : answer

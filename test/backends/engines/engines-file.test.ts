@@ -306,6 +306,27 @@ t.test('a job is resumed at the engine that has it, though the route has another
   t.match(lines, [{ event: 'job_given_up', kind: 'image', job: 'a-1', engine: 'a' }])
 })
 
+t.test('further changes are applied while runs of an engine that is gone go on, and a stop waits for these', async (t) => {
+  const fake = fakeEngine()
+  const gone = Promise.withResolvers<void>()
+  const file = join(t.testdir({ 'e.yaml': FAKE_ENGINES }), 'e.yaml')
+  const engines = await openEngines({ file, log: { info() {}, warn() {} }, pollMs: 60_000 })
+  t.teardown(() => engines.close())
+  engines.add('fake', async (...entry) => ({ ...(await fake.open(...entry)), close: () => gone.promise }))
+  await engines.ready()
+  for (const name of ['second', 'third']) {
+    writeFileSync(file, FAKE_ENGINES.replaceAll(/\bfake,/g, `${name},`))
+    await engines.reload()
+    t.match(engines.offer('image'), { route: { engine: name } })
+  }
+  let isClosed = false
+  const closing = engines.close().then(() => (isClosed = true))
+  await new Promise(setImmediate)
+  t.notOk(isClosed)
+  gone.resolve()
+  await closing
+})
+
 t.test('an invalid change is refused with its line, and the earlier table stays in force', async (t) => {
   const fake = fakeEngine()
   const refused: unknown[] = []

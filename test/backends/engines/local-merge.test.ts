@@ -176,7 +176,7 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('input_too_large: one source; result_too_large: all together', async (t) => {
-    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, pixels: 64 * 48 } }), { outcome: 'failed', code: 'input_too_large', retryable: false, details: { source: '/media_urls/1', found: { width: Number, height: Number }, limit: { megapixels: 0.003072 } } })
+    t.match(await merge([red, blue], {}, { limits: { ...LIMITS, pixels: 64 * 48 } }), { outcome: 'failed', code: 'input_too_large', retryable: false, input: 1, details: { found: { width: Number, height: Number }, limit: { megapixels: 0.003072 } } })
     t.match(await merge([red, blue], {}, { limits: { ...LIMITS, durationMs: 2500 } }), { outcome: 'failed', code: 'result_too_large', retryable: false, details: { found: { seconds: Number }, limit: { seconds: 2.5 } } })
     t.equal((await merge([red, blue], { transition: 'fade' }, { limits: { ...LIMITS, durationMs: 2700 } })).outcome, 'made')
   })

@@ -25,7 +25,7 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
   const sources: Source[] = []
   for (const [at, path] of job.inputs.entries()) {
     const source = await probe(job, path, job.limits)
-    if (source.outcome === 'failed') return { ...source, details: { source: `/media_urls/${at}`, ...source.details } }
+    if (source.outcome === 'failed') return { ...source, input: at }
     sources.push(source)
   }
   const videos = sources.flatMap(({ video }) => video ?? [])
