@@ -49,7 +49,8 @@ export async function extendHold(
   if (wanted <= task.estimatedCost) return task
   const keys = await store.keyVersions(task.keyId)
   const now = clock()
-  if (!keys.some((key) => refusal(key, now) === null)) return task
+  // A session of the dashboard has no key; a key that was deleted keeps its versions.
+  if (keys.length > 0 && !keys.some((key) => refusal(key, now) === null)) return task
   const command = { op: 'extendHold', task: task.id, epoch: task.epoch, amount: wanted, keyCap: keys[0]?.cap ?? null } as const
   const answer = await store.change(task.subscription, command, now)
   if (answer.outcome !== 'extended') return task

@@ -11,7 +11,18 @@ export type HistoryEvent = {
 }
 
 /** The numbers of what happens once. Progress, which never decreases, is 100 and its percentage. */
-const SEQUENCE = { created: 1, held: 2, queued: 3, processing: 4, progress: 100, burned: 300, returned: 301, ended: 302, refunded: 303 }
+const SEQUENCE = {
+  created: 1,
+  held: 2,
+  queued: 3,
+  processing: 4,
+  progress: 100,
+  extended: 299,
+  burned: 300,
+  returned: 301,
+  ended: 302,
+  refunded: 303,
+}
 /** Attempts are numbered by how many of each of the two deliveries have been listed: 1,000,000 + 1,000 × of the first + of `task.refunded`. */
 const ATTEMPTS = 1_000_000
 const FIRST_DELIVERY = 1_000
@@ -33,7 +44,7 @@ function* begun(task: Task): Generator<HistoryEvent> {
   yield {
     sequence: SEQUENCE.held,
     name: 'balance.held',
-    data: { task_id, amount: formatMoney(task.estimatedCost), at: iso(task.createdAt) },
+    data: { task_id, amount: formatMoney(task.quotedCost ?? task.estimatedCost), at: iso(task.createdAt) },
   }
   yield { sequence: SEQUENCE.queued, name: 'task.queued', data: { task_id, status: 'queued', at: iso(task.createdAt) } }
   if (startedAt === null) return
@@ -47,6 +58,9 @@ function* ended(task: Task, link: (result: TaskResult) => string): Generator<His
   const { id: task_id, state, endedAt } = task
   if (!FINAL.includes(state) || endedAt === null) return
   const [refund, at] = [task.refundAmount ?? 0, iso(endedAt)]
+  // Each run may extend the hold: how much was added is known at the end.
+  const added = task.estimatedCost - (task.quotedCost ?? task.estimatedCost)
+  if (added > 0) yield { sequence: SEQUENCE.extended, name: 'balance.held', data: { task_id, amount: formatMoney(added), at } }
   if (state === 'completed')
     yield { sequence: SEQUENCE.burned, name: 'balance.burned', data: { task_id, amount: formatMoney(task.actualCost ?? 0), at } }
   if (refund > 0) yield { sequence: SEQUENCE.returned, name: 'balance.returned', data: { task_id, amount: formatMoney(refund), at } }

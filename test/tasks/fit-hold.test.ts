@@ -5,11 +5,12 @@ import { openStore } from '../../src/backends/store/store.ts'
 import { balanceOf } from '../../src/domain/balance.ts'
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
 import { extendHold, fitHold } from '../../src/tasks/fit-hold.ts'
-import { cancel } from '../../src/tasks/run-outcome.ts'
+import { cancel, end } from '../../src/tasks/run-outcome.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { MediaInfo } from '../../src/domain/media-info.ts'
 import type { Offer } from '../../src/backends/engines/engine.ts'
 import { LIMITS } from '../fakes/engine.ts'
+import { taskHistory } from '../../src/tasks/task-history.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 
@@ -63,6 +64,24 @@ t.test('a picture at another address is not made where its model makes more than
   t.match(await fit(1000), { outcome: 'held' })
   t.match(await fit(2500), { outcome: 'held', task: { estimatedCost: 250 } })
   t.match(await fit(1500, { ...inpaint, extendableTo: HELD }), { outcome: 'failed', code: 'result_too_large', details: { limit: { megapixels: 1 } } })
+})
+
+t.test('the events of a task whose hold was extended add up, and none of them changes later', async (t) => {
+  const { store, context, first } = await running(t)
+  const before = taskHistory(first, [], 0, context.link)
+  const extended = await extendHold(context, first, 250)
+  t.same(taskHistory(extended, [], before.at(-1)!.sequence, context.link), [])
+  await end(context, first.id, { from: ['processing'] }, { outcome: 'completed', result: { file: 'f', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: T0 }, cost: 220 })
+  const after = taskHistory((await store.task('acme', first.id))!, [], 0, context.link)
+  t.same(after.slice(0, before.length), before)
+  const balance = after.filter(({ name }) => name.startsWith('balance.')).map(({ name, data }) => [name, data['amount']])
+  t.same(balance, [['balance.held', '0.0001'], ['balance.held', '0.00015'], ['balance.burned', '0.00022'], ['balance.returned', '0.00003']])
+  t.same(after.map(({ sequence }) => sequence), after.map(({ sequence }) => sequence).toSorted((a, b) => a - b))
+})
+
+t.test('the hold of a task that a session of the dashboard created is extended, though it has no key', async (t) => {
+  const { context, first } = await running(t)
+  t.match(await extendHold(context, { ...first, keyId: 'dashboard' }, 250), { estimatedCost: 250 })
 })
 
 t.test('nothing is extended for a key or a plan that no longer works', async (t) => {
