@@ -202,6 +202,5 @@ export function sourceLimits(kind: string, max: Limits): Limits {
 
 /** How much of a source an operation reads, in milliseconds: this is what the route bounds. */
 export function lengthRead(request: OperationRequest, sourceMs: number): number {
-  const { readsPart, durationMs } = definitionOf(request.kind)
-  return readsPart && durationMs ? durationMs(request, sourceMs) : sourceMs
+  return definitionOf(request.kind).readMs?.(request, sourceMs) ?? sourceMs
 }

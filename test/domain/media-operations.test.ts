@@ -27,7 +27,7 @@ t.test('jpeg and jpg with a transparent background are refused before any engine
 t.test('the headers of all sources bound the result, with room for what packets differ by; anything unknown leaves the limits of the route', async (t) => {
   const picture = (width: number, height: number): SourceInfo => ({ contentType: 'image/png', width, height, durationMs: null })
   const film = (durationMs: number | null, atMostMs: number | null = null): SourceInfo => ({ contentType: 'video/mp4', width: 640, height: 480, durationMs, atMostMs })
-  const trim = (startMs: number, endMs: number | null) => ({ kind: 'trim', startMs, endMs, mode: 'accurate', format: 'mp4' }) as OperationRequest
+  const trim = (startMs: number, endMs: number | null, mode = 'accurate') => ({ kind: 'trim', startMs, endMs, mode, format: 'mp4' }) as OperationRequest
   const merge = { kind: 'merge', transition: 'none', fit: 'contain', format: 'mp4' } as OperationRequest
   const upscale = { kind: 'upscale', scale: 2, format: 'png' } as OperationRequest
   const { pixels, durationMs } = LIMITS
@@ -45,11 +45,15 @@ t.test('the headers of all sources bound the result, with room for what packets 
     [trim(1000, 3000), [null], { pixels, durationMs: 2000 }],
     [trim(9000, null), [film(4000)], { pixels, durationMs: 0 }],
     [trim(0, null), [film(2_000_000)], { pixels, durationMs }],
+    [trim(1000, 3000, 'fast'), [null], { pixels, durationMs: 3000 }],
+    [trim(60_000, 63_000, 'fast'), [null], { pixels, durationMs: 13_000 }],
+    [trim(0, 3000, 'fast'), [null], { pixels, durationMs: 3000 }],
   ]
   for (const [request, media, expected] of cases) t.match(resultLimits(request, media, LIMITS), expected, JSON.stringify([request, media]))
   t.same([isOpen(merge, [null], 'Second'), isOpen(merge, [film(1)], 'Second'), isOpen(merge, [film(1, 8)], 'Second'), isOpen(trim(0, 3000), [null], 'Second'), isOpen(merge, [null], 'Job')], [true, false, true, false, false])
   t.same([isOpen(upscale, [null], 'Megapixel'), isOpen(upscale, [picture(9, 9)], 'Megapixel'), isOpen({ kind: 'ai_edit' } as OperationRequest, [null], 'Megapixel')], [true, false, false])
   t.equal(lengthRead(trim(1000, 3000), 7_200_000), 2000, 'the route bounds the section, not the source')
+  t.equal(lengthRead(trim(60_000, 63_000, 'fast'), 7_200_000), 3000, 'also where the result begins earlier')
   t.equal(lengthRead(trim(1000, null), 7_200_000), 7_199_000)
   t.equal(lengthRead(merge, 7_200_000), 7_200_000)
 })

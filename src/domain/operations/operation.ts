@@ -33,8 +33,8 @@ export type OperationDefinition<F extends TProperties, D, R> = {
   durationMs?(parameters: R, sourceMs: number): number
   /** An upper bound of the result's pixels by those of its source; none where the source does not decide. */
   pixels?(parameters: R, sourcePixels: number): number
-  /** The length of a source is not bound by the route, because a part of it is read. */
-  readsPart?: true
+  /** How much of a source is read, which is what the route bounds; by default all of it. */
+  readMs?(parameters: R, sourceMs: number): number
 }
 
 /** The definition itself, with its types inferred. */

@@ -13,6 +13,11 @@ type Section = {
   mode: 'accurate' | 'fast'
 }
 
+/** A fast result begins with the key frame before its section. Usual encoders set one every ten seconds or more often. */
+const KEY_FRAME_MS = 10_000
+
+const sectionMs = ({ startMs, endMs }: Section, sourceMs: number): number => Math.max(0, Math.min(endMs ?? Infinity, sourceMs) - startMs)
+
 export const trim = defineOperation({
   title: 'Trim a video or a recording',
   description:
@@ -25,7 +30,9 @@ export const trim = defineOperation({
     end_time: Type.Optional(time(0.001, 'Where it ends, in seconds from the beginning of the source; the end of the source by default.')),
     duration: Type.Optional(time(0.001, 'Length of the section in seconds, in place of end_time.')),
     mode: Type.Optional(
-      Type.Enum(['accurate', 'fast'], { description: 'accurate (default) cuts at the exact time; fast at the key frame before it.' }),
+      Type.Enum(['accurate', 'fast'], {
+        description: 'accurate (default) cuts at the exact time; fast at the key frame up to 10 s before it.',
+      }),
     ),
     output_format: filmFormat,
   },
@@ -41,6 +48,6 @@ export const trim = defineOperation({
     const lastMs = duration === undefined ? null : startMs + millis(duration)
     return { startMs, endMs: end_time === undefined ? lastMs : millis(end_time), mode }
   },
-  durationMs: ({ startMs, endMs }, sourceMs) => Math.max(0, Math.min(endMs ?? Infinity, sourceMs) - startMs),
-  readsPart: true,
+  durationMs: (section, sourceMs) => sectionMs(section, sourceMs) + (section.mode === 'fast' ? Math.min(section.startMs, KEY_FRAME_MS) : 0),
+  readMs: sectionMs,
 })

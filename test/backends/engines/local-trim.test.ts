@@ -293,6 +293,15 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     for (const line of own(made.path).split('\n').filter((line) => line && !line.startsWith('#')).slice(1)) t.ok(before.includes(line.split(',').at(-1)!.trim()))
   })
 
+  t.test('fast trims accurately where the result from the key frame on would be longer than its limit', async (t) => {
+    const oneKey = films[0]!
+    const section = { startMs: 2000, endMs: 2200, mode: 'fast' } as const
+    const made = madeOf(await trim(oneKey, section, { limits: { ...LIMITS, durationMs: 450 } }))
+    t.equal(made.facts.durationMs, 200)
+    t.same(numbersOf(made.path), range(frameAt(oneKey, 2), frameAt(oneKey, 2) + 5))
+    t.ok(madeOf(await trim(oneKey, section)).facts.durationMs >= 2000, 'within its limit, it begins with the key frame')
+  })
+
   t.test('fast trims accurately what cannot be copied', async (t) => {
     const ts = make('fast.ts', ...counted(75), ...X264)
     for (const [input, format] of [[film, 'webm'], [ts, 'mp4']] as const) {

@@ -27,7 +27,7 @@ export const WHOLE: [body: (urls: Urls) => Body, request: EngineRequest, estimat
   [VALID.inpaint, { kind: 'inpaint', prompt: 'a lawn', seed: null, growMask: 0, format: 'png' }, '0.1200'],
   [({ image, mask }) => ({ operation: 'inpaint', media_url: image, mask_url: mask, prompt: 'x', seed: 0, grow_mask: 12 }), { kind: 'inpaint', prompt: 'x', seed: 0, growMask: 12, format: 'png' }, '0.1200'],
   [VALID.trim, { kind: 'trim', startMs: 100, endMs: null, mode: 'accurate', format: 'png' }, '0.6000'],
-  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 1.5, end_time: 4, mode: 'fast' }), { kind: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'png' }, '0.0250'],
+  [({ film }) => ({ operation: 'trim', media_url: film, start_time: 1.5, end_time: 4, mode: 'fast' }), { kind: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'png' }, '0.0400'],
   [({ song }) => ({ operation: 'trim', media_url: song, start_time: 0, duration: 0.25 }), { kind: 'trim', startMs: 0, endMs: 250, mode: 'accurate', format: 'png' }, '0.0025'],
   // An end past the end is cut there, so that no more than the route's length is held.
   [({ film }) => ({ operation: 'trim', media_url: film, start_time: 50, end_time: 3600 }), { kind: 'trim', startMs: 50_000, endMs: 3_600_000, mode: 'accurate', format: 'png' }, '0.6000'],

@@ -12,8 +12,8 @@ export type TrimJob = Job<Extract<OperationRequest, { kind: 'trim' }>>
 /**
  * `accurate` re-encodes: the result begins with the frame on display at `startMs`, or the next one where that is nearer, and has whole
  * frames at the source's rate; a variable rate becomes constant. `fast` copies the streams: the result begins at the key frame before
- * `startMs` and is longer by that much. Streams that the format does not hold, and sources that cannot be copied for another reason, are
- * trimmed accurately. An end past the end is cut there.
+ * `startMs` and is longer by that much. Streams that the format does not hold, sources that cannot be copied for another reason, and those
+ * whose key frame is too far away for `limits`, are trimmed accurately. An end past the end is cut there.
  *
  * Fails with `start_past_end`, `unsupported_input` (also for an audio format of a video without audio), `input_too_large`,
  * `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
@@ -31,7 +31,8 @@ export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
   if (request.mode === 'fast' && canCopy(source, format)) {
     // Copying takes a moment. Its progress is not reported, because it would fall when an accurate run has to follow.
     const copy = await encode({ ...job, progress: () => {} }, format, copyArgs(source, format, request.startMs, durationMs), durationMs)
-    if (copy.outcome === 'made' && (copy.facts.width !== null || !format.video)) return copy
+    const isWhole = copy.outcome === 'made' && (copy.facts.width !== null || !format.video)
+    if (isWhole && copy.facts.durationMs <= limits.durationMs) return copy
   }
   return encode(job, format, accurateArgs(job, source, format, durationMs), durationMs)
 }
