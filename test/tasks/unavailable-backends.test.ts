@@ -56,7 +56,7 @@ function streaming(files: Files, writes: number) {
     for (let left = writes - 1; left > 0; left--) await write().catch(() => {})
     return write()
   }
-  const context = { files, engines: { offer, run }, clock: () => T0, log: {}, linkedFile: () => null, resultMs: HOUR_MS, persist } as unknown as EngineContext
+  const context = { files, engines: { offer, run }, clock: () => T0, log: {}, linkedFile: () => null, inputTimeoutMs: HOUR_MS, resultMs: HOUR_MS, persist } as unknown as EngineContext
   const job = (id: string | null) => ({ id, remember: async () => {} })
   const ran = (id: string | null = null) => runEngine(context, task(1, { state: 'processing', input: SQUARE, epoch: 1 }), { signal: new AbortController().signal, progress: () => {}, job: job(id), idempotencyKey: '' })
   return { seen, ran }
@@ -170,7 +170,7 @@ t.test('a job that is paid for is resumed though its source is gone; a new one i
   const run = async (_request: unknown, { job, inputs }: Control) =>
     job.id === 'job-1' ? result : Promise.try(async () => Array.fromAsync(inputs[0]!.read())).then(() => result, (cause: unknown) => notMade('internal', true, cause))
   const log = { info: () => {}, warn: () => {}, error: () => {} }
-  const context = { files, engines: { offer, run }, clock: () => T0, log, linkedFile: () => 'gone', resultMs: HOUR_MS, persist: <T>(write: () => Promise<T>) => write() } as unknown as EngineContext
+  const context = { files, engines: { offer, run }, clock: () => T0, log, linkedFile: () => 'gone', inputTimeoutMs: HOUR_MS, resultMs: HOUR_MS, persist: <T>(write: () => Promise<T>) => write() } as unknown as EngineContext
   const ran = (id: string | null) => runEngine(context, ordered, { signal: new AbortController().signal, progress: () => {}, job: { id, remember: async () => {} }, idempotencyKey: '' })
   t.match(await ran('job-1'), { outcome: 'made', cost: 50_000 })
   for (const id of [null, 'lost']) t.match(await ran(id), { outcome: 'failed', code: 'input_unreachable', retryable: false, details: { source: '/image_url' } })
@@ -199,7 +199,7 @@ t.test('a slow store gets one renewal of a lease at a time', async (t) => {
   const timer = setInterval(() => release(), 100)
   t.teardown(() => clearInterval(timer))
   const engines = { offer: () => ({ formats: ['png'], route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: async () => (await enough.promise, { outcome: 'failed', code: 'provider_rejected', retryable: false, cause: null }) }
-  const media = { ...tasks, engines } as unknown as TaskRunContext['media']
+  const media = { ...tasks, engines, inputTimeoutMs: HOUR_MS } as unknown as TaskRunContext['media']
   await run({ tasks, media, leaseMs: 30, ran: () => {}, stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1, input: SQUARE }), new AbortController())
   t.match(seen, { most: 1, count: 3 })
 })
@@ -225,7 +225,7 @@ t.test('a live worker whose lease was lost ends its run and takes that off the c
   const tasks = { store, clock: () => T0, random: () => 0, log } as unknown as TaskContext
   const aborted = (signal: AbortSignal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
   const engines = { offer: () => ({ formats: ['png'], route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: (_: unknown, control: { signal: AbortSignal }) => aborted(control.signal) }
-  const media = { ...tasks, engines } as unknown as TaskRunContext['media']
+  const media = { ...tasks, engines, inputTimeoutMs: HOUR_MS } as unknown as TaskRunContext['media']
   const cut = new AbortController()
   await run({ tasks, media, leaseMs: 30, ran: () => t.fail('a lost run has no outcome'), stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1, input: SQUARE }), cut)
   t.match(cut.signal.reason, { why: 'lost' })
