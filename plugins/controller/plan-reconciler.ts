@@ -7,6 +7,7 @@ import { subscriptionId } from '../../src/domain/plans.ts'
 import { grantedBy, reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
 import { readyTasks } from '../../src/domain/subscription/ready-tasks.ts'
+import { readPages } from '../../src/tasks/paged-reads.ts'
 import { publishReady } from '../../src/tasks/publish-ready.ts'
 import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
@@ -79,13 +80,11 @@ export async function runPlanPass(
 /** The grants of all plans of a namespace. */
 async function grantsOf(store: Store, namespace: string, now: number): Promise<Grant[]> {
   const grants: Grant[] = []
-  for (let after = ''; ;) {
-    const page = await store.subscriptionsOf(namespace, after, GRANTS_READ)
-    grants.push(...page.flatMap((record) => grantOf(record, now) ?? []))
-    const last = page.at(-1)
-    if (!last || page.length < GRANTS_READ) return grants
-    after = last.id
+  for await (const record of readPages(GRANTS_READ, (after) => store.subscriptionsOf(namespace, after, GRANTS_READ))) {
+    const grant = grantOf(record, now)
+    if (grant) grants.push(grant)
   }
+  return grants
 }
 
 function countActive(keys: KeyVersion[], now: number): number {

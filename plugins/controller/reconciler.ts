@@ -9,6 +9,7 @@ import { admittedKeys } from '../../src/domain/reconcile/max-keys.ts'
 import { keyStoreUnavailable } from '../../src/domain/reconcile/reconcile-api-key.ts'
 import { planStoreUnavailable } from '../../src/domain/reconcile/reconcile-plan.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
+import { readPages } from '../../src/tasks/paged-reads.ts'
 import { runDeletedKeyPass, runKeyPass, type KeyContext } from './api-key-reconciler.ts'
 import { openPlanKeyIndex } from './api-key-index.ts'
 import { runPlanPass, type PlanContext } from './plan-reconciler.ts'
@@ -201,10 +202,9 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
         index.update(name, key)
         keys.add(name, priorityOf('ApiKey', name))
       }
-      const enqueuePlan = ({ id, tenant }: { id: string; tenant: string }) =>
-        resources.serves(tenant) && plans.add(id, priorityOf('Plan', id))
-      await forEachPage(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), enqueuePlan)
-      await forEachPage(BATCH, (after) => store.keysAlive(after, BATCH), enqueueStored)
+      for await (const { id, tenant } of readPages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH)))
+        if (resources.serves(tenant)) plans.add(id, priorityOf('Plan', id))
+      for await (const version of readPages(BATCH, (after) => store.keysAlive(after, BATCH))) enqueueStored(version)
       for (const version of await store.keysToTell(BATCH)) enqueueStored(version)
     },
   }
@@ -225,17 +225,4 @@ function storeUnavailable(resource: PlanResource | ApiKeyResource, status: unkno
   return resource.kind === 'Plan'
     ? planStoreUnavailable(resource, status as PlanStatus | null, now)
     : keyStoreUnavailable(resource, status as ApiKeyStatus | null, now)
-}
-
-async function forEachPage<T extends { id: string }>(
-  size: number,
-  page: (after: string) => Promise<T[]>,
-  each: (item: T) => void,
-): Promise<void> {
-  for (let after = '', isLast = false; !isLast;) {
-    const batch = await page(after)
-    for (const item of batch) each(item)
-    after = batch.at(-1)?.id ?? ''
-    isLast = batch.length < size
-  }
 }

@@ -4,18 +4,15 @@ import { Failure } from '../../src/domain/errors.ts'
 import { apiOf, planNameOf, subscriptionId } from '../../src/domain/plans.ts'
 import { inactiveReason, planInactive, type Subscription } from '../../src/domain/subscription/subscription.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
+import { readPages } from '../../src/tasks/paged-reads.ts'
 
 const PAGE = 100
 
 /** The tenant's subscriptions of the products Room and Media, in any state. Throws `plan_not_allowed` when there is none: nothing unlocks the AI Room. */
 export async function mediaPlans(store: Store, tenant: string): Promise<[Subscription, ...Subscription[]]> {
   const found: Subscription[] = []
-  for (let after = ''; ;) {
-    const page = await store.subscriptionsOf(tenant, after, PAGE)
-    found.push(...page.filter(({ product }) => apiOf(product) === 'media'))
-    after = page.at(-1)?.id ?? ''
-    if (page.length < PAGE) break
-  }
+  for await (const plan of readPages(PAGE, (after) => store.subscriptionsOf(tenant, after, PAGE)))
+    if (apiOf(plan.product) === 'media') found.push(plan)
   const [first, ...others] = found
   if (!first)
     throw new Failure('plan_not_allowed', { message: 'No plan of this tenant includes the AI Room. A Room or a Media plan does.' })

@@ -1,6 +1,7 @@
 /** Sweep of orphaned reservations: expires those of dead gateways. `unknown-admissions.ts` releases our own. */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { readPages } from '../../src/tasks/paged-reads.ts'
 import { sweepEach } from '../../src/tasks/sweep-pass.ts'
 import { DEAD_MS } from './gateway-heartbeat.ts'
 
@@ -89,7 +90,8 @@ export function reservationSweep(store: Store, instance: string, failed: (subscr
       }
       for (const owner of ownersIn(record)) if (!isDead(owner)) others.add(owner)
     }
-    await sweepEach(withReservations(store), expireIn, (record, error) => {
+    const records = readPages(BATCH, (after) => store.subscriptionsWith('reservations', after, BATCH))
+    await sweepEach(records, expireIn, (record, error) => {
       for (const owner of ownersIn(record)) others.add(owner)
       failed(record.id, error)
     })
@@ -100,15 +102,5 @@ export function reservationSweep(store: Store, instance: string, failed: (subscr
     const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
     owners.delete(instance)
     return owners
-  }
-}
-
-async function* withReservations(store: Store): AsyncGenerator<Subscription> {
-  for (let after = ''; ;) {
-    const batch = await store.subscriptionsWith('reservations', after, BATCH)
-    yield* batch
-    const last = batch.at(-1)
-    if (!last || batch.length < BATCH) return
-    after = last.id
   }
 }

@@ -4,7 +4,7 @@ import type { Files } from '../backends/files/files.ts'
 import type { Store } from '../backends/store/store.ts'
 import { resultsOf } from '../domain/task.ts'
 import { verifyStore, type Verified } from '../verify/verify.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 import { reseal, type Resealed } from './reseal.ts'
 
 export type CheckedBackup = Verified & {

@@ -1,7 +1,7 @@
 /** `tollgate purge`: removes old tasks, coding requests and events now, instead of when their retention ends. */
 import { FINAL } from '../domain/task.ts'
 import type { Store } from '../backends/store/store.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 
 /** What ended, arrived or was logged before these times (epoch milliseconds); null keeps all. Coding requests are kept as long as tasks. */
 export type Before = { tasks: number | null; events: number | null }

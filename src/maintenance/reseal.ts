@@ -1,7 +1,7 @@
 /** `tollgate reseal`: encrypts API keys that an older sealing key encrypted with the first one, so that the older line can be dropped. */
 import { isSealedByFirst, open, seal, type SealingKeys } from '../domain/api-keys.ts'
 import type { Store } from '../backends/store/store.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 
 /** Versions of API keys. `older`: encrypted by another line than the first; `resealed` of them. `unopened`: ids of those that no line opens. */
 export type Resealed = { current: number; older: number; resealed: number; unopened: string[] }

@@ -5,7 +5,7 @@ import { FINAL, type Task } from '../domain/task.ts'
 import { handBack } from '../tasks/run-outcome.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 import type { Store } from '../backends/store/store.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 
 export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'kind' | 'state' | 'attempts' | 'lostLeases'> & {
   ageMs: number

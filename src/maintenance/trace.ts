@@ -3,7 +3,7 @@ import type { Store } from '../backends/store/store.ts'
 import type { CodingRequest, RequestPosition } from '../domain/coding-requests.ts'
 import { holdOf } from '../domain/subscription/holds.ts'
 import { resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll, readPages } from '../tasks/paged-reads.ts'
 
 /** Times are epoch milliseconds, money is micro-units. */
 export type TaskStory = Pick<
@@ -94,16 +94,11 @@ function firstId(ms: number): string {
 }
 
 async function reservationOf(store: Store, id: string): Promise<ReservationStory | null> {
-  for (let after = ''; ;) {
-    const records = await store.subscriptionsWith('reservations', after, PAGE)
-    for (const { id: subscription, coding } of records) {
-      const { keyId, tokens, at } = coding?.reservations[id] ?? {}
-      if (keyId !== undefined && tokens !== undefined && at !== undefined) return { id, subscription, keyId, tokens, at }
-    }
-    const last = records.at(-1)
-    if (records.length < PAGE || !last) return null
-    after = last.id
+  for await (const { id: subscription, coding } of readPages(PAGE, (after) => store.subscriptionsWith('reservations', after, PAGE))) {
+    const { keyId, tokens, at } = coding?.reservations[id] ?? {}
+    if (keyId !== undefined && tokens !== undefined && at !== undefined) return { id, subscription, keyId, tokens, at }
   }
+  return null
 }
 
 /** By its id or that of its reservation. */

@@ -3,7 +3,7 @@ import type { Store } from '../backends/store/store.ts'
 import { tenantOf } from '../domain/plans.ts'
 import { USAGE_COLUMNS, usageCells, usageEvent } from '../domain/usage-events.ts'
 import type { UsageRange, UsageRecord } from '../domain/usage-records.ts'
-import { readAll, readUsage } from '../verify/paged-reads.ts'
+import { readAll, readUsage } from '../tasks/paged-reads.ts'
 
 export const FORMATS = ['ndjson', 'csv'] as const
 export type Format = (typeof FORMATS)[number]

@@ -3,7 +3,7 @@ import { balanceOf, rollPeriod } from '../domain/balance.ts'
 import { inactiveReason, type Subscription } from '../domain/subscription/subscription.ts'
 import { viewOf, type WindowView } from '../domain/token-windows.ts'
 import type { Store } from '../backends/store/store.ts'
-import { readAll } from '../verify/paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 
 /** Times are epoch milliseconds, money is micro-units, tokens are tokens. */
 export type PlanUsage = {

@@ -8,6 +8,7 @@ import { FINAL, TASK_ERRORS, taskLogFields, type Task, type TaskErrorCode, type 
 import { eachDue, type SweepTurns } from './due-tasks.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
+import { readPages } from './paged-reads.ts'
 import { publishReady } from './publish-ready.ts'
 import { isUnheld, reject, REQUEST_MS } from './reject-task.ts'
 import { release } from './release-money-hold.ts'
@@ -79,12 +80,12 @@ export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const healedOr = (sweep: (record: Subscription) => Promise<unknown>) => (record: Subscription) =>
     aheadMs(record, context.clock()) === 0 ? sweep(record) : context.store.change(record.id, { op: 'heal' }, context.clock())
   await sweepEach(
-    subscriptionsWith(context, 'holds'),
+    readPages(BATCH, (after) => context.store.subscriptionsWith('holds', after, BATCH)),
     healedOr((record) => sweepHolds(context, record, swept)),
     failed,
   )
   await sweepEach(
-    subscriptionsWith(context, 'past'),
+    readPages(BATCH, (after) => context.store.subscriptionsWith('past', after, BATCH)),
     healedOr((record) => archive(context, record, swept)),
     failed,
   )
@@ -209,15 +210,5 @@ async function archive(context: TaskContext, record: Subscription, swept: Swept)
     await context.store.archivePeriod(record.id, period)
     const answer = await context.store.change(record.id, { op: 'archived', n: period.n }, context.clock())
     if (answer.outcome === 'archived') swept.archived++
-  }
-}
-
-async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
-  for (let after = ''; ;) {
-    const batch = await context.store.subscriptionsWith(what, after, BATCH)
-    yield* batch
-    const last = batch.at(-1)
-    if (!last || batch.length < BATCH) return
-    after = last.id
   }
 }

@@ -10,7 +10,7 @@ import { deliveryId } from '../tasks/outbox.ts'
 import { endedTask } from '../tasks/run-outcome.ts'
 import { periodViolations } from './subscription-invariants.ts'
 import { deliveryViolations, eventsOf, OVERDUE_MS, taskViolations } from './task-invariants.ts'
-import { readAll } from './paged-reads.ts'
+import { readAll } from '../tasks/paged-reads.ts'
 import type { Reading } from './verify.ts'
 
 /**

@@ -4,7 +4,7 @@ import { formatMoney } from '../domain/money.ts'
 import { dayOf } from '../domain/subscription/days.ts'
 import type { MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 import { isCodingUsage, type UsageRecord } from '../domain/usage-records.ts'
-import { readUsage } from './paged-reads.ts'
+import { readUsage } from '../tasks/paged-reads.ts'
 
 /** A snapshot of one subscription. */
 export type Booked = { record: Subscription; periods: Pick<MediaPeriod, 'usage'>[] }

@@ -9,6 +9,7 @@ import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/sub
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { deliveryId } from '../tasks/outbox.ts'
+import { readPages } from '../tasks/paged-reads.ts'
 import { isUnheld } from '../tasks/reject-task.ts'
 import { eventLogViolations } from './event-invariants.ts'
 import { takeInventory } from './store-inventory.ts'
@@ -134,12 +135,7 @@ function append<V>(lists: Map<string, V[]>, name: string, value: V): void {
 async function* tasksOf(store: Store, tenant: string): AsyncGenerator<Task> {
   for (const object of ['generation', 'operation'] as const) {
     const filter = { object, kind: null, status: null, createdAfter: null, createdBefore: null }
-    for (let before: string | null = null, more = true; more;) {
-      const page: Task[] = await store.tasks(tenant, filter, before, PAGE)
-      yield* page
-      before = page.at(-1)?.id ?? before
-      more = page.length === PAGE
-    }
+    yield* readPages(PAGE, (before) => store.tasks(tenant, filter, before || null, PAGE))
   }
 }
 

@@ -4,6 +4,15 @@ import type { UsagePosition, UsageRange, UsageRecord } from '../domain/usage-rec
 
 const PAGE = 500
 
+/** All items of a list that is read by pages of `size`, each from the id of the last item on; the first from `''`. Throws what `page` throws. */
+export async function* readPages<T extends { id: string }>(size: number, page: (after: string) => Promise<T[]>): AsyncGenerator<T> {
+  for (let after: string | undefined = ''; after !== undefined;) {
+    const items: T[] = await page(after)
+    yield* items
+    after = items.length < size ? undefined : items.at(-1)?.id
+  }
+}
+
 /** In the order of the ids. What is written meanwhile may be missing or new. Throws `Unavailable`. */
 export async function* readAll<K extends keyof Kept>(store: Store, what: K): AsyncGenerator<Kept[K]> {
   for (let after: string | null = null; ;) {
