@@ -1,4 +1,5 @@
 /** Validates third-party engines: fills in optional members and refuses results that would break money or links. */
+import { unlessAborted } from '../../src/concurrency/unless-aborted.ts'
 import { notMade, type Engine, type EngineRequest, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import type { Amounts, Limits } from '../../src/domain/media-generations.ts'
 import { mediaInfo } from '../../src/domain/media-info.ts'
@@ -26,7 +27,8 @@ export function guarded(type: string, open: unknown): OpenEngine {
       },
       quote,
       async run(request, control) {
-        const answer = await unlessAborted(control.signal, () => given.run(request, control))
+        // An engine that ignores its signal must not block the worker.
+        const answer = await unlessAborted(given.run(request, control), control.signal)
         control.signal.throwIfAborted()
         try {
           return checked(answer, request, quote(request, control.limits))
@@ -36,21 +38,6 @@ export function guarded(type: string, open: unknown): OpenEngine {
       },
       close: async () => given.close?.(),
     }
-  }
-}
-
-/**
- * Rejects with the signal's reason once it aborts, so that an engine that ignores its signal does not block the worker. Nothing listens
- * afterwards: Node keeps a composite signal that has listeners.
- */
-async function unlessAborted<T>(signal: AbortSignal, work: () => T): Promise<Awaited<T>> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  const stop = (): void => reject(signal.reason)
-  signal.addEventListener('abort', stop, { once: true })
-  try {
-    return await Promise.race([work(), promise])
-  } finally {
-    signal.removeEventListener('abort', stop)
   }
 }
 

@@ -3,6 +3,7 @@
  * protection). No proxy of the environment, no cookie, no decompression. A connection is used again only for requests that may arrive
  * twice, and only while the name still resolves to its address.
  */
+import { unlessAborted } from '../concurrency/unless-aborted.ts'
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
 import { openIdleConnections } from './idle-connections.ts'
@@ -98,6 +99,7 @@ export function openEgress(options: EgressOptions): Egress {
    */
   async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[]> {
     if (target.addresses) return target.addresses
+    // getaddrinfo cannot be stopped, and must not outlast the deadline.
     const found = await unlessAborted(
       lookup(target.host, signal).catch(() => []),
       signal,
@@ -190,7 +192,7 @@ export function openEgress(options: EgressOptions): Egress {
         return { ...ending, durationMs: Math.max(0, options.clock() - startedAt) }
       } finally {
         clearTimeout(timer)
-        // Node keeps a composite signal and what listens to it, such as `unlessAborted`, for as long as none of its sources aborted.
+        // Node keeps a composite signal and what listens to it for as long as none of its sources aborted.
         deadline.abort(ENDED)
       }
     },
@@ -211,12 +213,4 @@ function aborted(ask: Ask): 'canceled' | 'timeout' {
 function redirection(head: Head, from: URL): URL | null {
   const { location } = head.headers
   return REDIRECTS.has(head.status) && typeof location === 'string' ? URL.parse(location, from) : null
-}
-
-/** A lookup that cannot be stopped (getaddrinfo) must not outlast the deadline. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-    work.then(resolve, reject)
-  })
 }

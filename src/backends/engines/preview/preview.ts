@@ -3,6 +3,7 @@
  * Each run has a thread of its own, so that the event loop stays free and an aborted run stops at once.
  */
 import { Worker } from 'node:worker_threads'
+import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
 import { amountsOf, type GenerationRequest } from '../../../domain/media-generations.ts'
 import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
@@ -38,9 +39,7 @@ async function renderAll({ n = 1, ...request }: GenerationRequest, run: Run): Pr
 async function render(request: GenerationRequest, { signal, progress, limits }: Run): Promise<Made | NotMade> {
   signal.throwIfAborted()
   const thread = new Worker(new URL('./render-thread.ts', import.meta.url), { workerData: request, env: {}, execArgv: [] })
-  const { promise, resolve, reject } = Promise.withResolvers<Made | NotMade>()
-  const stop = (): void => reject(signal.reason)
-  signal.addEventListener('abort', stop, { once: true })
+  const { promise, resolve } = Promise.withResolvers<Made | NotMade>()
   thread.on('message', (message: Message) => {
     if ('percent' in message) progress(message.percent)
     else if (message.body.length > limits.bytes) resolve(notMade('result_too_large', false, undefined, { limit: { bytes: limits.bytes } }))
@@ -49,9 +48,8 @@ async function render(request: GenerationRequest, { signal, progress, limits }: 
   thread.on('error', (error) => resolve(notMade('internal', true, error)))
   thread.on('exit', (code) => resolve(notMade('internal', true, new Error(`the thread ended with ${code}`))))
   try {
-    return await promise
+    return await unlessAborted(promise, signal)
   } finally {
-    signal.removeEventListener('abort', stop)
     await thread.terminate()
   }
 }

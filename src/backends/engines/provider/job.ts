@@ -1,4 +1,5 @@
 /** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
+import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
 import { notMade, type NotMade, type Run } from '../engine.ts'
 import type { Answer } from './api-requests.ts'
 import { failureOf, faulty, type Complaint } from './failure.ts'
@@ -55,8 +56,10 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
       remembered = null
     }
     const starting = jobs.start()
-    const cancelLate = (): void => around.background(starting.then((late) => (late.outcome === 'started' ? jobs.cancel(late.id) : null)))
-    const started = await unlessAborted(starting, signal, cancelLate)
+    const started = await unlessAborted(starting, signal).catch((error: unknown) => {
+      if (signal.aborted) around.background(starting.then((late) => (late.outcome === 'started' ? jobs.cancel(late.id) : null)))
+      throw error
+    })
     if (started.outcome === 'failed') return started
     await job.remember(started.id).catch((cause: unknown) => {
       around.background(jobs.cancel(started.id))
@@ -110,21 +113,5 @@ async function follow<T>(
     signal.throwIfAborted()
     waitMs = Math.min(status.outcome === 'unanswered' ? PAUSE_MS.unanswered : PAUSE_MS.longest, waitMs * PAUSE_MS.factor)
     status = await jobs.poll(id)
-  }
-}
-
-/** Waits for work that is not aborted itself. `left` is called when the signal is aborted first. */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, left: () => void): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  const stop = (): void => reject(signal.reason)
-  signal.addEventListener('abort', stop, { once: true })
-  if (signal.aborted) stop()
-  try {
-    return await Promise.race([work, promise])
-  } catch (error) {
-    if (signal.aborted) left()
-    throw error
-  } finally {
-    signal.removeEventListener('abort', stop)
   }
 }

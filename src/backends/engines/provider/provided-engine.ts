@@ -1,4 +1,5 @@
 /** The engine of a provider: a run ends as soon as it is aborted, and `close` waits for the work that its runs have left. */
+import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
 import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api-requests.ts'
@@ -58,7 +59,8 @@ export function providedEngine(
       const making = make(ordered, run, track)
       track(making)
       try {
-        return await Promise.race([making, aborted(run.signal)])
+        // A picture that is being converted does not listen to the signal.
+        return await unlessAborted(making, run.signal)
       } catch (cause) {
         run.signal.throwIfAborted()
         return notMade('internal', true, cause)
@@ -66,12 +68,4 @@ export function providedEngine(
     },
     close: () => (closing ??= close()),
   }
-}
-
-/** Rejects with the signal's reason. A picture that is being converted does not listen to it. */
-function aborted(signal: AbortSignal): Promise<never> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  promise.catch(() => {})
-  signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  return promise
 }
