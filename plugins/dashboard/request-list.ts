@@ -3,7 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { KEPT_REQUESTS, type CodingRequest, type RequestPosition } from '../../src/domain/coding-requests.ts'
-import { invalid } from '../../src/domain/request-validation.ts'
+import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
 import { sendCsv } from './csv.ts'
 import { dateOf, keyNamesOf, planOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
@@ -27,12 +27,11 @@ export function requestListRoute(app: FastifyInstance): void {
     const isAsked = (one: CodingRequest) => key === undefined || names.get(one.keyId) === key
     // No index has the keys: all that are kept are few.
     const most = key === undefined && format !== 'csv' ? PAGE + 1 : KEPT_REQUESTS
-    const found = (await app.store.requests(plan.record.id, cursor === undefined ? null : readCursor(cursor), most)).filter(isAsked)
+    const found = (await app.store.requests(plan.record.id, cursor === undefined ? null : positionOf(cursor), most)).filter(isAsked)
     if (format === 'csv') return sendCsv(reply, `coding-requests-${plan.name}`, found.map(shown))
     const page = found.slice(0, PAGE)
-    const last = page.at(-1)
-    const hasMore = found.length > PAGE
-    return { data: page.map(shown), has_more: hasMore, next_cursor: hasMore && last ? `${last.at}.${last.id}` : null }
+    const last = found.length > PAGE ? page.at(-1) : undefined
+    return { data: page.map(shown), has_more: last !== undefined, next_cursor: last ? writeCursor(`${last.at}.${last.id}`) : null }
   })
 }
 
@@ -51,9 +50,7 @@ function described({ id, at, durationMs, status, code, isComplete, usage, charge
   }
 }
 
-function readCursor(cursor: string): RequestPosition {
-  const [, at, id] = /^(\d{1,15})\.([\w-]{1,100})$/.exec(cursor) ?? []
-  if (at === undefined || id === undefined)
-    throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
+function positionOf(cursor: string): RequestPosition {
+  const [at = '', id = ''] = readCursor(cursor, /^(\d{1,15})\.([\w-]{1,100})$/)
   return { at: Number(at), id }
 }

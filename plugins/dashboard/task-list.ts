@@ -6,7 +6,8 @@ import { hasClosed } from '../../src/http/disconnect.ts'
 import { inTurn } from '../../src/concurrency/serial-by-name.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Delivery } from '../../src/domain/task.ts'
-import { cursorOf, LIST_FIELDS, listTasks } from '../../src/tasks/list-tasks.ts'
+import { writeCursor } from '../../src/domain/page-cursors.ts'
+import { LIST_FIELDS, listTasks } from '../../src/tasks/list-tasks.ts'
 import { sessionOf } from './sessions.ts'
 
 const STATES = ['pending', 'delivered', 'failed'] as const
@@ -48,7 +49,7 @@ export function taskListRoutes(app: FastifyInstance): void {
       const found = await page(tenant, { ...query, limit: EXAMINED.at_a_time, ...(cursor === undefined ? {} : { cursor }) })
       for (const task of found.data) {
         if (task.webhook === state) data.push(task)
-        if (data.length === query.limit) return { ...found, data, has_more: true, next_cursor: cursorOf(String(task['id'])) }
+        if (data.length === query.limit) return { ...found, data, has_more: true, next_cursor: writeCursor(String(task['id'])) }
       }
       if (found.next_cursor === null) return { ...found, data }
       cursor = found.next_cursor

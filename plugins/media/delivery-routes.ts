@@ -4,6 +4,7 @@ import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 import { Failure, overLimit } from '../../src/domain/errors.ts'
 import type { Message } from '../../src/domain/broker-messages.ts'
+import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
 import { redeliverableAt, REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/webhook-redelivery.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
@@ -35,7 +36,8 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
     const { tenant } = callerOf(request).key
     const { count, next } = await store.replay(tenant, range, after, app.clock(), REPLAY_MAX)
     if (count > 0) publish(due(tenant, null))
-    return reply.code(202).send({ object: 'replay', count, has_more: next !== null, next_cursor: next && writeCursor(next) })
+    const cursor = next && writeCursor(`${next.createdAt} ${next.id}`)
+    return reply.code(202).send({ object: 'replay', count, has_more: next !== null, next_cursor: cursor })
   })
 }
 
@@ -64,16 +66,10 @@ function readReplay({ since, until, event, status, cursor }: Static<typeof Repla
   if (range.until <= range.since) throw invalid([{ path: '/until', code: 'range', message: 'must be after since' }])
   if (range.until - range.since > REPLAY_RANGE_MS)
     throw invalid([{ path: '/until', code: 'range', message: 'must be at most 31 days after since' }])
-  return { range, after: cursor === undefined ? null : readCursor(cursor) }
+  return { range, after: cursor === undefined ? null : positionOf(cursor) }
 }
 
-function writeCursor({ createdAt, id }: ReplayPosition): string {
-  return Buffer.from(`${createdAt} ${id}`).toString('base64url')
-}
-
-function readCursor(cursor: string): ReplayPosition {
-  const [, createdAt, id] = /^(\d{1,16}) ([0-9a-z.-]{1,100})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
-  if (createdAt === undefined || id === undefined)
-    throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier replay' }])
+function positionOf(cursor: string): ReplayPosition {
+  const [createdAt = '', id = ''] = readCursor(cursor, /^(\d{1,16}) ([0-9a-z.-]{1,100})$/)
   return { createdAt: Number(createdAt), id }
 }

@@ -1,6 +1,6 @@
 /** Lists of a tenant's tasks, newest first, with cursor pagination, for the Media API and for MCP. */
 import { Type } from 'typebox'
-import { invalid } from '../domain/request-validation.ts'
+import { readCursor, writeCursor } from '../domain/page-cursors.ts'
 import { STATUSES, type PublicStatus, type Task, type TaskFilter } from '../domain/task.ts'
 import { recordsOf } from './read-tasks.ts'
 import type { TaskContext } from './task-context.ts'
@@ -44,7 +44,7 @@ export async function listTasks(context: TaskContext, tenant: string, object: Ta
     createdAfter: query.created_after === undefined ? null : Date.parse(query.created_after),
     createdBefore: query.created_before === undefined ? null : Date.parse(query.created_before),
   }
-  const before = query.cursor === undefined ? null : readCursor(query.cursor)
+  const [before = null] = query.cursor === undefined ? [] : readCursor(query.cursor, /^([0-9a-f-]{36})$/)
   const found = await newest(context, tenant, object, filter, before, query.limit + 1)
   const shown = found.slice(0, query.limit)
   const last = found.length > query.limit ? shown.at(-1) : undefined
@@ -52,7 +52,7 @@ export async function listTasks(context: TaskContext, tenant: string, object: Ta
     object: 'list',
     data: await recordsOf(context, shown),
     has_more: last !== undefined,
-    next_cursor: last ? cursorOf(last.id) : null,
+    next_cursor: last ? writeCursor(last.id) : null,
   }
 }
 
@@ -74,15 +74,4 @@ async function newest(
         .flat()
         .sort((a, b) => (a.id < b.id ? 1 : -1))
         .slice(0, limit)
-}
-
-/** The cursor of the page after a task. */
-export function cursorOf(id: string): string {
-  return Buffer.from(id).toString('base64url')
-}
-
-function readCursor(cursor: string): string {
-  const id = Buffer.from(cursor, 'base64url').toString()
-  if (/^[0-9a-f-]{36}$/.test(id) && cursorOf(id) === cursor) return id
-  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
 }

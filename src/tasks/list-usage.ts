@@ -1,7 +1,7 @@
 /** The list of a plan's usage records, oldest first, with cursor pagination (`docs/usage-records.md`). */
 import { Type, type Static } from 'typebox'
 import type { Store } from '../backends/store/store.ts'
-import { invalid } from '../domain/request-validation.ts'
+import { readCursor, writeCursor } from '../domain/page-cursors.ts'
 import { usageEvent } from '../domain/usage-events.ts'
 import type { UsagePosition } from '../domain/usage-records.ts'
 
@@ -29,7 +29,7 @@ export async function listUsage(
   { limit, cursor, since, until }: Static<typeof UsageQuery>,
   now: number,
 ): Promise<Record<string, unknown>> {
-  const after = cursor === undefined ? null : readCursor(cursor)
+  const after = cursor === undefined ? null : positionOf(cursor)
   const record = await store.subscription(subscription)
   // Later charges have the time of the record or a later one: of the same millisecond, one might come with an id before the cursor.
   const before = record === null ? 0 : now - record.at < SETTLED_MS ? record.at : record.at + 1
@@ -40,15 +40,11 @@ export async function listUsage(
   const found = await store.usageRecords(subscription, range, after, limit + 1)
   const shown = found.slice(0, limit)
   const last = shown.at(-1) ?? after
-  return { object: 'list', data: shown.map(usageEvent), has_more: found.length > limit, next_cursor: last && writeCursor(last) }
+  const next = last && writeCursor(`usage ${last.at} ${last.id}`)
+  return { object: 'list', data: shown.map(usageEvent), has_more: found.length > limit, next_cursor: next }
 }
 
-function writeCursor({ at, id }: UsagePosition): string {
-  return Buffer.from(`usage ${at} ${id}`).toString('base64url')
-}
-
-function readCursor(cursor: string): UsagePosition {
-  const [, at, id] = /^usage (\d{1,15}) ([\w-]{1,128})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
-  if (at !== undefined && id !== undefined && writeCursor({ at: Number(at), id }) === cursor) return { at: Number(at), id }
-  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }], 'query parameter')
+function positionOf(cursor: string): UsagePosition {
+  const [at = '', id = ''] = readCursor(cursor, /^usage (0|[1-9]\d{0,14}) ([\w-]{1,128})$/, 'query parameter')
+  return { at: Number(at), id }
 }
