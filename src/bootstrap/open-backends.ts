@@ -1,11 +1,10 @@
 /** Opens the backends that a role needs, and no others. */
-import { readFile, realpath } from 'node:fs/promises'
+import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
 import { openBroker, type Broker } from '../backends/broker/broker.ts'
 import type { Config } from '../config/config.ts'
-import { ConfigError } from '../config/setting-types.ts'
 import { isDistributed } from '../config/startup-checks.ts'
 import { managesKeys } from '../config/dashboard-mode.ts'
 import { needs, type Backend } from '../config/needed-backends.ts'
@@ -21,7 +20,7 @@ import type { Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
 import { countHealed, countRetries, countMessages, instrument, logFailingWrites, timeSends } from './backend-metrics.ts'
-import { fitStore, openKeys } from './sealing-keys.ts'
+import { fitStore, openKeys, readText } from './sealing-keys.ts'
 import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
 import { providerAccess } from './provider-access.ts'
@@ -83,8 +82,8 @@ async function openAll(
   open: Opener,
   keep: <T extends Closable>(backend: T) => T,
 ): Promise<Omit<Backends, 'close'>> {
-  const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
-  const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
+  const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES, PLAN_LIMITS } = config
+  const planLimits = PLAN_LIMITS === null ? null : parsePlanLimits(PLAN_LIMITS, await readText('PLAN_LIMITS', PLAN_LIMITS))
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
     needs(config.ROLE, backend) || (backend === 'resources' && managesKeys(config)) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
@@ -180,13 +179,4 @@ export function credentialsOf({
 }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
   const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey, AWS_SESSION_TOKEN: sessionToken } = environment
   return accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey, ...(sessionToken ? { sessionToken } : {}) } : undefined
-}
-
-async function readPlanLimits(file: string): Promise<PlanLimits> {
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new ConfigError('PLAN_LIMITS', file, `a file that can be read (${error.code})`)
-  })
-  const read = parsePlanLimits(text)
-  if (read.outcome === 'refused') throw new ConfigError('PLAN_LIMITS', file, `a file of plan limits (${read.reason})`)
-  return read.limits
 }

@@ -55,7 +55,8 @@ export async function readSealingKeys(file: string): Promise<SealingKeys> {
   return parsed(file, await readText('SEALING_KEY_FILE', file))
 }
 
-function readText(setting: 'SEALING_KEY_FILE' | 'DERIVED_KEYS_FILE', file: string): Promise<string> {
+/** The text of the file of `setting`. Throws a `ConfigError`. */
+export function readText(setting: string, file: string): Promise<string> {
   return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new ConfigError(setting, file, `a file that can be read (${error.code})`)
   })

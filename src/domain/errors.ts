@@ -118,11 +118,14 @@ export function paramOf(path: readonly (string | number)[]): string | null {
   return steps.join('').replace(/^\./, '').toWellFormed() || null
 }
 
-/** The same of a JSON Pointer, whose steps of digits are indices. */
-export function paramOfPointer(pointer: string): string | null {
+/** The steps of a JSON Pointer (RFC 6901); those of digits are taken for indices. */
+export function stepsOf(pointer: string): (string | number)[] {
   const steps = pointer.split('/').slice(1)
-  return paramOf(steps.map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~'))))
+  return steps.map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
 }
+
+/** `error.param` of a JSON Pointer. */
+export const paramOfPointer = (pointer: string): string | null => paramOf(stepsOf(pointer))
 
 export type FailureFacts = {
   /** Replaces the sentence of the catalogue with a more specific, equally public one. */

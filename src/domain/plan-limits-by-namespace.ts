@@ -8,7 +8,7 @@ import { formatMoney, parseMoney } from './money.ts'
 import { grantsBefore, type Grant } from './granted-allowances.ts'
 import { subscriptionId, type Price, type Terms } from './plans.ts'
 import type { Product } from '../backends/resources/resources.ts'
-import { readSettingsFile } from './settings-file.ts'
+import { parseSettingsFile } from './settings-file.ts'
 
 const strict = { additionalProperties: false }
 const count = (most: number) => Type.Optional(Type.Integer({ minimum: 0, maximum: most }))
@@ -63,12 +63,9 @@ const Limits = Type.Object({ limits: Type.Array(Limit, { maxItems: 1000 }) }, st
 export type PlanLimits = Static<typeof Limits>
 type Limit = PlanLimits['limits'][number]
 
-/** Parses the file, YAML or JSON. `refused` carries one sentence with the fault and its line. */
-export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
-  const file = readSettingsFile(Limits, text)
-  return file.outcome === 'read'
-    ? { outcome: 'read', limits: file.value }
-    : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
+/** Parses the text of the file. Throws a `SettingsFileError`. */
+export function parsePlanLimits(file: string, text: string): PlanLimits {
+  return parseSettingsFile('PLAN_LIMITS', file, Limits, text).value
 }
 
 /** The service's own price of a kind or operation, or null when it does not offer that. */

@@ -5,6 +5,7 @@
 import { Ajv } from 'ajv'
 import type { Static, TSchema } from 'typebox'
 import { isMap, isScalar, LineCounter, parseDocument, type Document } from 'yaml'
+import { paramOf, stepsOf } from './errors.ts'
 import { faultsOf } from './request-validation.ts'
 
 /** The path to a member of the file. */
@@ -46,7 +47,7 @@ export function readSettingsFile<S extends TSchema>(schema: S, text: string): Se
   const valid = schemas.compile<Static<S>>(schema)
   if (valid(value)) return { outcome: 'read', value, lineOf }
   const [worst] = faultsOf(valid.errors ?? [])
-    .map(({ path, code, message }) => ({ place: placeOf(path), isUnknown: code === 'additionalProperties', message }))
+    .map(({ path, code, message }) => ({ place: stepsOf(path), isUnknown: code === 'additionalProperties', message }))
     .sort((a, b) => Number(b.isUnknown) - Number(a.isUnknown) || b.place.length - a.place.length)
   const place = worst?.place ?? []
   return {
@@ -64,28 +65,17 @@ export class SettingsFileError extends Error {
   }
 }
 
-/** The value of the file of `setting`. Throws a `SettingsFileError`, and so does `fail`, for a fault that no schema sees. */
+/** The value of the file of `setting`, and the lines of its members. Throws a `SettingsFileError`, and so does `fail`, for a fault that no schema sees. */
 export function parseSettingsFile<S extends TSchema>(setting: string, file: string, schema: S, text: string) {
   const read = readSettingsFile(schema, text)
   if (read.outcome === 'refused') throw new SettingsFileError(setting, file, read.line, read.what)
   const fail = (place: Place, problem: string): never => {
     throw new SettingsFileError(setting, file, read.lineOf(place), `${shown(place)} ${problem}`)
   }
-  return { value: read.value, fail }
+  return { value: read.value, lineOf: read.lineOf, fail }
 }
 
-/** A path in the notation `upstreams[0].wire`. */
-export function shown(place: Place): string {
-  return place.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n === 0 ? '' : '.'}${step}`)).join('') || 'the file'
-}
-
-/** The steps of a JSON Pointer (RFC 6901). */
-export function placeOf(pointer: string): Place {
-  return pointer
-    .split('/')
-    .slice(1)
-    .map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
-}
+const shown = (place: Place): string => paramOf(place) ?? 'the file'
 
 /** The line of a member, from 1; for a missing one, that of its nearest existing ancestor. */
 export function lineAt(document: Document.Parsed, lines: LineCounter, place: Place): number {

@@ -15,6 +15,6 @@ t.test('every route is listed, with what is missing for it', async (t) => {
 
 t.test('a file that cannot be used is one sentence', async (t) => {
   const folder = t.testdir({ 'plugin.yaml': `engines:\n  - { name: a, type: solid-colour }\nroutes:\n${route('kind: image', 'a')}` })
-  t.match(await engineReport({ ENGINES: join(folder, 'plugin.yaml'), environment: {} }, Date.now), [/line 2: engines of type solid-colour are not available; there are: preview, local, local-image, openai, replicate$/])
+  t.match(await engineReport({ ENGINES: join(folder, 'plugin.yaml'), environment: {} }, Date.now), [/line 2: engine a: type solid-colour is not available; there are: preview, local, local-image, openai, replicate\.$/])
   t.match(await engineReport({ ENGINES: join(folder, 'none.yaml'), environment: {} }, Date.now), [/ENOENT/])
 })

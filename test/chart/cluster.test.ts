@@ -275,8 +275,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
 
     t.test('the admission policies refuse the very Plans that the controller would not serve, with its sentences', async (t) => {
       await installCommand('everything', '--set', 'ingress.enabled=false')
-      const read = parsePlanLimits(found(await objects('everything'), 'ConfigMap/tollgate-plan-limits').data['plan-limits.yaml'])
-      const limits = read.outcome === 'read' ? read.limits : null
+      const limits = parsePlanLimits('plan-limits.yaml', found(await objects('everything'), 'ConfigMap/tollgate-plan-limits').data['plan-limits.yaml'])
       const validator = await openValidator()
       const outcomeOf = async (document: Answered, namespace: string) => {
         const { name } = document.metadata

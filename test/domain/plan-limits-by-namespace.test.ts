@@ -62,11 +62,8 @@ t.test('the first entry whose namespaces match counts, and without one nothing i
 
 t.test('the file of limits is read as YAML or JSON, and a mistake in it is named', async (t) => {
   const text = 'limits:\n  - namespaces: ["acme*"]\n    products: [Media]\n    media: { maxAllowance: "50.00", priceFloor: Service, maxQueuedTasks: 10 }\n    maxKeys: 3\n'
-  t.match(parsePlanLimits(text), { outcome: 'read', limits: { limits: [{ namespaces: ['acme*'], maxKeys: 3 }] } })
-  t.match(parsePlanLimits('{"limits": []}'), { outcome: 'read' })
-  for (const wrong of ['', 'limits: [', 'limits: {}', 'limits: [{}]', 'limits: [{ namespaces: [] }]', 'limits: [{ namespaces: ["*"], maxKey: 1 }]', 'limits: [{ namespaces: ["*"], media: { maxAllowance: 50 } }]', 'limits: [{ namespaces: ["*"], products: [Video] }]']) {
-    const read = parsePlanLimits(wrong)
-    t.equal(read.outcome, 'refused', wrong)
-    t.ok(read.outcome === 'refused' && read.reason.length > 10)
-  }
+  t.match(parsePlanLimits('l.yaml', text), { limits: [{ namespaces: ['acme*'], maxKeys: 3 }] })
+  t.same(parsePlanLimits('l.json', '{"limits": []}'), { limits: [] })
+  for (const wrong of ['', 'limits: [', 'limits: {}', 'limits: [{}]', 'limits: [{ namespaces: [] }]', 'limits: [{ namespaces: ["*"], maxKey: 1 }]', 'limits: [{ namespaces: ["*"], media: { maxAllowance: 50 } }]', 'limits: [{ namespaces: ["*"], products: [Video] }]'])
+    t.throws(() => parsePlanLimits('l.yaml', wrong), { name: 'SettingsFileError', message: /^PLAN_LIMITS l\.yaml, line \d+: .{10,}\.$/ }, wrong)
 })

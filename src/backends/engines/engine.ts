@@ -5,8 +5,9 @@
 import { watchFile, type WatchedFile } from '../../concurrency/watched-file.ts'
 import type { Amounts, GenerationOption, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
+import { SettingsFileError } from '../../domain/settings-file.ts'
 import { TASK_ERRORS, type TaskErrorCode, type TaskErrorDetails } from '../../domain/task.ts'
-import { readEngines, readText, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
+import { parseEngines, readText, type EngineSetting, type Route } from './engines-file.ts'
 import type { Outside } from './provider/environment.ts'
 import { EMPTY, fieldRefused, nextTable, offerOf, qualityOf, routeStates, runnerOf, type JobOfRun, type Table } from './routing-table.ts'
 
@@ -154,7 +155,7 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
   }
 }
 
-/** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */
+/** Opens the backend on the file's routing table. Throws a `SettingsFileError` when the file is invalid. */
 export async function openEngines({ file, log, providers, pollMs, runs = true }: EnginesConfig): Promise<Engines> {
   const types = builtInTypes(providers)
   let table = EMPTY
@@ -162,13 +163,7 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let tried: string | null = null
   let watched: WatchedFile | null = null
-  settingsOf(await readText(file))
-
-  function settingsOf(text: string): EnginesSettings {
-    const found = readEngines(text)
-    if (found.outcome === 'refused') throw atLine(file, found.refusal.line, found.refusal.message)
-    return found.settings
-  }
+  parseEngines(file, await readText(file))
 
   /** Replaces the table by the file's. An engine whose entry is the same stays open. */
   async function load(): Promise<void> {
@@ -176,7 +171,7 @@ export async function openEngines({ file, log, providers, pollMs, runs = true }:
     // A text is tried once, valid or not: trying opens engines.
     if (text === tried) return
     tried = text
-    const { next, removed } = await nextTable(table, settingsOf(text), (setting) =>
+    const { next, removed } = await nextTable(table, parseEngines(file, text), (setting) =>
       openOne(types, file, setting, { runs: runs || file === null }),
     )
     table = next
@@ -248,21 +243,20 @@ function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
   return types
 }
 
-function atLine(file: string | null, line: number, message: string): Error {
-  return new Error(`ENGINES: ${file ?? 'built-in table'}, line ${line}: ${message}`)
-}
-
 async function openOne(
   types: Map<string, OpenEngine>,
   file: string | null,
   { name, type, options, line }: EngineSetting,
   process: { runs: boolean },
 ): Promise<Engine> {
-  const open = types.get(type)
-  if (!open) throw atLine(file, line, `engines of type ${type} are not available; there are: ${[...types.keys()].join(', ')}`)
-  return open(name, options, process).catch((error: unknown) => {
-    throw atLine(file, line, `engine ${name}: ${error instanceof Error ? error.message : 'cannot be opened'}`)
-  })
+  try {
+    const open = types.get(type)
+    if (!open) throw new Error(`type ${type} is not available; there are: ${[...types.keys()].join(', ')}`)
+    return await open(name, options, process)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : 'cannot be opened'
+    throw new SettingsFileError('ENGINES', file ?? 'built-in table', line, `engine ${name}: ${reason}`)
+  }
 }
 
 /** Whether amounts can be charged: whole thousandths. Checked before the result is stored, because the charge comes after. */

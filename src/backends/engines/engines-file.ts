@@ -1,6 +1,5 @@
 /**
- * The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings
- * or a refusal with its line out.
+ * The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price.
  */
 import { readFile } from 'node:fs/promises'
 import { Type, type Static } from 'typebox'
@@ -9,7 +8,7 @@ import { parseMoney } from '../../domain/money.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, PICTURE_PIXELS, type Operation } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
-import { readSettingsFile } from '../../domain/settings-file.ts'
+import { parseSettingsFile, SettingsFileError, type Place } from '../../domain/settings-file.ts'
 
 export type EngineSetting = {
   name: string
@@ -30,11 +29,9 @@ export type Route = Terms & {
   cancelPercent: number
   /** Runs at once in one process; null leaves it to the worker's slots. */
   concurrency: number | null
-  line: number
 }
 
 export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
-export type Refusal = { line: number; message: string }
 
 function defaultRoute(operation: Operation): string {
   const { engine, price, max } = OPERATION_DEFINITIONS[operation].route
@@ -179,27 +176,25 @@ const EngineEntry = Type.Object({
 /** The ENGINES file. `docs/engines.md` is generated from the descriptions. */
 export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)
 
-/** The text of the file, or of the built-in table. Throws an Error with a sentence if it cannot be read. */
+/** The text of the file, or of the built-in table. Throws a `SettingsFileError` if it cannot be read. */
 export async function readText(file: string | null): Promise<string> {
   if (file === null) return DEFAULT_ENGINES
   return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`ENGINES: ${file} cannot be read (${error.code})`, { cause: error })
+    throw new SettingsFileError('ENGINES', file, null, `cannot be read (${error.code})`)
   })
 }
 
-/** Reads the text of an ENGINES file. Returns its settings, or its first fault with the line. */
-export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
-  const read = readSettingsFile(EnginesFile, text)
-  if (read.outcome === 'refused') return { outcome: 'refused', refusal: { line: read.line, message: read.what } }
-  const { value: file, lineOf } = read
-  const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf(['engines', i]) }))
-  const typeOf = new Map(file.engines.map(({ name, type }) => [name, type]))
-  const routes = file.routes.map((entry, i) => routeOf(entry, typeOf.get(entry.engine) ?? '', lineOf(['routes', i])))
-  const refusal = contradiction(engines, file.routes, routes)
-  return refusal ? { outcome: 'refused', refusal } : { outcome: 'ok', settings: { engines, routes } }
+/** Parses the text of the file, or of the built-in table. Throws a `SettingsFileError`. */
+export function parseEngines(file: string | null, text: string): EnginesSettings {
+  const { value, lineOf, fail } = parseSettingsFile('ENGINES', file ?? 'built-in table', EnginesFile, text)
+  const engines = value.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf(['engines', i]) }))
+  const typeOf = new Map(engines.map(({ name, type }) => [name, type]))
+  const routes = value.routes.map((entry) => routeOf(entry, typeOf.get(entry.engine) ?? ''))
+  check(value, routes, fail)
+  return { engines, routes }
 }
 
-function routeOf(entry: Static<typeof RouteEntry>, engineType: string, line: number): Route {
+function routeOf(entry: Static<typeof RouteEntry>, engineType: string): Route {
   const kind = entry.kind ?? entry.operation ?? ''
   const maxSeconds = entry.max?.seconds ?? DEFAULTS.seconds
   return {
@@ -225,31 +220,31 @@ function routeOf(entry: Static<typeof RouteEntry>, engineType: string, line: num
     timeoutMs: Math.round((entry.timeoutSeconds ?? DEFAULTS.timeoutSeconds) * 1000),
     cancelPercent: entry.cancelPercent ?? (PROVIDERS.includes(engineType) ? 100 : 0),
     concurrency: entry.concurrency ?? null,
-    line,
   }
 }
 
-/** The first fault that the schema cannot see: duplicate or unknown names, a unit that the kind does not have, amounts too large, defaults above the limits. */
-function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEntry>[], routes: Route[]): Refusal | null {
-  for (const [i, { name, line }] of engines.entries()) {
-    if (engines.findIndex((other) => other.name === name) !== i) return { line, message: `there are two engines named ${name}` }
-  }
-  for (const [i, route] of routes.entries()) {
+/** Finds what the schema cannot see: duplicate or unknown names, a unit that the kind does not have, amounts too large, defaults above the limits. */
+function check(
+  { engines, routes: entries }: Static<typeof EnginesFile>,
+  routes: Route[],
+  fail: (at: Place, problem: string) => never,
+): void {
+  for (const [i, { name }] of engines.entries())
+    if (engines.findIndex((other) => other.name === name) !== i) fail(['engines', i, 'name'], 'must be unique')
+  for (const [i, { kind, price, defaults, max, ...route }] of routes.entries()) {
     const entry = entries[i]
-    const { kind, line, defaults, max } = route
-    const refuse = (message: string): Refusal => ({ line, message })
-    if ((entry?.kind === undefined) === (entry?.operation === undefined)) return refuse('a route has either a kind or an operation')
-    if (routes.findIndex((other) => other.kind === kind) !== i) return refuse(`there are two routes for ${kind}`)
-    if (!engines.some(({ name }) => name === route.engine)) return refuse(`there is no engine named ${route.engine}`)
-    if (!unitsOf(kind).includes(route.price.per)) return refuse(`${kind} is priced per ${unitsOf(kind).join(' or ')}`)
-    if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
-    if (entry?.qualities && !(OPTION_KINDS.quality as readonly string[]).includes(kind)) return refuse(`${kind} has no qualities`)
+    const refuse = (problem: string, ...members: Place): never => fail(['routes', i, ...members], problem)
+    if ((entry?.kind === undefined) === (entry?.operation === undefined)) refuse('must have either a kind or an operation')
+    if (routes.findIndex((other) => other.kind === kind) !== i) refuse(`is a second route for ${kind}`)
+    if (!engines.some(({ name }) => name === route.engine)) refuse('must be the name of an engine', 'engine')
+    if (!unitsOf(kind).includes(price.per)) refuse(`must be ${unitsOf(kind).join(' or ')} for ${kind}`, 'price', 'per')
+    if (parseMoney(entry?.price.amount ?? '') === null) refuse('must be at most 1000000000', 'price', 'amount')
+    if (entry?.qualities && !(OPTION_KINDS.quality as readonly string[]).includes(kind)) refuse(`is not for ${kind}`, 'qualities')
     if (defaults.quality !== undefined && !Object.hasOwn(route.qualities, defaults.quality))
-      return refuse('defaults.quality is none of qualities')
+      refuse('must be one of qualities', 'defaults', 'quality')
     const { width, height } = readSize(defaults.size)
-    if (width * height > max.pixels && (kind === 'image' || kind === 'video')) return refuse('the default size is above max.megapixels')
-    if (kind === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
-    if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
+    if (width * height > max.pixels && (kind === 'image' || kind === 'video')) refuse('is above max.megapixels', 'defaults', 'size')
+    if (kind === 'video' && (width % 2 || height % 2)) refuse('must have an even width and height for video', 'defaults', 'size')
+    if (defaults.durationMs > max.durationMs) refuse('is above max.seconds', 'defaults', 'seconds')
   }
-  return null
 }

@@ -4,7 +4,8 @@
  * runs only where there is an old value.
  */
 import { Environment, type ParseResult } from '@marcbachmann/cel-js'
-import { shown, type Place } from '../../domain/settings-file.ts'
+import { paramOf } from '../../domain/errors.ts'
+import type { Place } from '../../domain/settings-file.ts'
 import type { Fault, Schema } from './crd-schema.ts'
 
 export type Rules = {
@@ -44,7 +45,7 @@ function compile(schema: Schema): Node {
 function check(node: Node, place: Place, self: unknown, oldSelf: unknown, faults: Fault[]): void {
   for (const { message, isTransition, holds } of node.rules) {
     if (isTransition && oldSelf === undefined) continue
-    if (!isTrue(holds, self, oldSelf)) faults.push({ place, sentence: `${shown(place)}: ${message}` })
+    if (!isTrue(holds, self, oldSelf)) faults.push({ place, sentence: `${paramOf(place)}: ${message}` })
   }
   for (const [name, property] of node.properties) {
     const value = member(self, name)

@@ -5,9 +5,10 @@
 import { readFile } from 'node:fs/promises'
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import { parse } from 'yaml'
+import { paramOfPointer, stepsOf } from '../../domain/errors.ts'
 import { FIELD_PATTERNS, inWords } from '../../domain/field-patterns.ts'
 import { isTime } from '../../domain/request-validation.ts'
-import { placeOf, type Place } from '../../domain/settings-file.ts'
+import type { Place } from '../../domain/settings-file.ts'
 import { compileRules, type Rules } from './cel-rules.ts'
 import { API_VERSION, type Kind } from './resources.ts'
 
@@ -120,11 +121,11 @@ function document(kind: Kind, { name, spec, status }: { name: Schema; spec: Sche
 /** A schema error as a fault. */
 export function faultOf(error: ErrorObject): Fault {
   const member: unknown = error.params['additionalProperty'] ?? error.params['missingProperty']
-  return { place: [...placeOf(error.instancePath), ...(typeof member === 'string' ? [member] : [])], sentence: sentence(error) }
+  return { place: [...stepsOf(error.instancePath), ...(typeof member === 'string' ? [member] : [])], sentence: sentence(error) }
 }
 
 function sentence(error: ErrorObject): string {
-  const at = shownAt(error.instancePath)
+  const at = paramOfPointer(error.instancePath) ?? ''
   const below = (field: string) => (at === '' ? field : `${at}.${field}`)
   switch (error.keyword) {
     case 'additionalProperties':
@@ -159,13 +160,4 @@ function unknown(known: string[]): string {
 export function quoted(value: unknown): string {
   const text = JSON.stringify(value)
   return text.length > 60 ? `${text.slice(0, 60)}…` : text
-}
-
-/** `/spec/media/prices/0/amount` as `spec.media.prices[0].amount`. */
-function shownAt(pointer: string): string {
-  return pointer
-    .split('/')
-    .slice(1)
-    .map((part, i) => (/^\d+$/.test(part) ? `[${part}]` : `${i === 0 ? '' : '.'}${part}`))
-    .join('')
 }

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
-import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
+import { DEFAULT_ENGINES, parseEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
 import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/media-generations.ts'
 import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent, USED } from '../../fakes/engine.ts'
 
@@ -11,9 +11,7 @@ const image: GenerationRequest = { kind: 'image', prompt: 'x', width: 64, height
 const control = () => runControl()
 
 function routes(text: string): Map<string, Route> {
-  const read = readEngines(text)
-  if (read.outcome === 'refused') throw new Error(`line ${read.refusal.line}: ${read.refusal.message}`)
-  return new Map(read.settings.routes.map((route) => [route.kind, route]))
+  return new Map(parseEngines('e.yaml', text).routes.map((route) => [route.kind, route]))
 }
 
 const builtIn = routes(DEFAULT_ENGINES)
@@ -34,50 +32,47 @@ t.test('a bad file is refused with the line and the reason', async (t) => {
     ['engines: [', 1, /./],
     ['engines: []\nroutes: []\n', 1, /engines must have at least one entry/],
     [`${head}  []\nextra: 1\n`, 5, /extra is not a setting/],
-    ['engines:\n  - name: a\n    type: preview\n  - name: a\n    type: preview\nroutes: []\n', 4, /two engines named a/],
-    [route(`kind: video, engine: b, ${price}`), 5, /no engine named b/],
+    ['engines:\n  - name: a\n    type: preview\n  - name: a\n    type: preview\nroutes: []\n', 4, /engines.1..name must be unique/],
+    [route(`kind: video, engine: b, ${price}`), 5, /routes.1..engine must be the name of an engine/],
     [route(`kind: poem, engine: a, ${price}`), 5, /routes.1..kind must be one of image, video, music/],
-    [route(`kind: video, operation: trim, engine: a, ${price}`), 5, /either a kind or an operation/],
-    [route(`engine: a, ${price}`), 5, /either a kind or an operation/],
-    [route(`kind: image, engine: a, ${price}`), 5, /two routes for image/],
+    [route(`kind: video, operation: trim, engine: a, ${price}`), 5, /routes.1. must have either a kind or an operation/],
+    [route(`engine: a, ${price}`), 5, /routes.1. must have either a kind or an operation/],
+    [route(`kind: image, engine: a, ${price}`), 5, /routes.1. is a second route for image/],
     [route('kind: video, engine: a'), 5, /routes.1..price is required/],
     [route('kind: video, engine: a, price: { amount: 0.05, per: Second }'), 5, /routes.1..price.amount must be a string/],
     [route('kind: video, engine: a, price: { amount: "-1", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
     [route('kind: video, engine: a, price: { amount: "0.0000001", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
-    [route('kind: video, engine: a, price: { amount: "2000000000", per: Second }'), 5, /at most 1000000000/],
+    [route('kind: video, engine: a, price: { amount: "2000000000", per: Second }'), 5, /price.amount must be at most 1000000000/],
     [route('kind: video, engine: a, price: { amount: "1", per: Token }'), 5, /routes.1..price.per must be one of Job, Second, Megapixel/],
-    [route('kind: music, engine: a, price: { amount: "1", per: Megapixel }'), 5, /music is priced per Job or Second/],
-    [route('operation: upscale, engine: a, price: { amount: "1", per: Second }'), 5, /upscale is priced per Job or Megapixel/],
-    [route(`kind: video, engine: a, ${price}, max: { seconds: 5 }, defaults: { seconds: 6 }`), 5, /defaults.seconds is above max.seconds/],
-    [route(`kind: video, engine: a, ${price}, max: { megapixels: 0.1 }`), 5, /default size is above max.megapixels/],
+    [route('kind: music, engine: a, price: { amount: "1", per: Megapixel }'), 5, /price.per must be Job or Second for music/],
+    [route('operation: upscale, engine: a, price: { amount: "1", per: Second }'), 5, /price.per must be Job or Megapixel for upscale/],
+    [route(`kind: video, engine: a, ${price}, max: { seconds: 5 }, defaults: { seconds: 6 }`), 5, /routes.1..defaults.seconds is above max.seconds/],
+    [route(`kind: video, engine: a, ${price}, max: { megapixels: 0.1 }`), 5, /routes.1..defaults.size is above max.megapixels/],
     [route(`kind: video, engine: a, ${price}, defaults: { size: 101x100 }`), 5, /even width and height/],
-    [route(`kind: music, engine: a, ${price}, qualities: { low: { factor: 1 } }`), 5, /music has no qualities/],
+    [route(`kind: music, engine: a, ${price}, qualities: { low: { factor: 1 } }`), 5, /routes.1..qualities is not for music/],
     [route(`kind: video, engine: a, ${price}, qualities: { best: { factor: 1 } }`), 5, /qualities.best/],
     [route(`kind: video, engine: a, ${price}, qualities: { low: { factor: 0 } }`), 5, /factor/],
-    [route(`kind: video, engine: a, ${price}, qualities: { low: { factor: 1 } }, defaults: { quality: high }`), 5, /defaults.quality is none of qualities/],
+    [route(`kind: video, engine: a, ${price}, qualities: { low: { factor: 1 } }, defaults: { quality: high }`), 5, /routes.1..defaults.quality must be one of qualities/],
     [route(`kind: video, engine: a, ${price}, timeoutSeconds: 0`), 5, /timeoutSeconds/],
     [route(`kind: video, engine: a, ${price}, price: { amount: "2", per: Job }`), 5, /unique/],
   ]
   for (const [text, line, message] of cases) {
-    const read = readEngines(text)
-    t.match(read, { outcome: 'refused', refusal: { line, message } }, text)
+    t.throws(() => parseEngines('e.yaml', text), { message: new RegExp(`^ENGINES e\\.yaml, line ${line}: .*${message.source}.*\\.$`) }, text)
   }
 })
 
 t.test('a file may be JSON, and engines may have options of their own', async (t) => {
-  const read = readEngines('{"engines": [{"name": "a", "type": "other", "baseUrl": "http://x"}],\n "routes": [{"operation": "upscale", "engine": "a", "model": "m", "price": {"amount": "0", "per": "Megapixel"}, "timeoutSeconds": 5, "concurrency": 2}]}')
+  const read = parseEngines('e.json', '{"engines": [{"name": "a", "type": "other", "baseUrl": "http://x"}],\n "routes": [{"operation": "upscale", "engine": "a", "model": "m", "price": {"amount": "0", "per": "Megapixel"}, "timeoutSeconds": 5, "concurrency": 2}]}')
   t.match(read, {
-    settings: {
-      engines: [{ name: 'a', type: 'other', options: { baseUrl: 'http://x' }, line: 1 }],
-      routes: [{ kind: 'upscale', engine: 'a', model: 'm', price: { kind: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
-    },
+    engines: [{ name: 'a', type: 'other', options: { baseUrl: 'http://x' }, line: 1 }],
+    routes: [{ kind: 'upscale', engine: 'a', model: 'm', price: { kind: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2 }],
   })
 })
 
 t.test('a canceled run is charged whole where a provider bills it, unless the route says otherwise', async (t) => {
   for (const [type, given, percent] of [['openai', '', 100], ['replicate', '', 100], ['replicate', ', cancelPercent: 20', 20], ['preview', '', 0], ['preview', ', cancelPercent: 50', 50], ['other', '', 0]] as const) {
-    const read = readEngines(`engines: [{ name: a, type: ${type} }]\nroutes: [{ kind: image, engine: a, price: { amount: "1", per: Job }${given} }]`)
-    t.match(read, { settings: { routes: [{ cancelPercent: percent }] } }, type)
+    const read = parseEngines('e.yaml', `engines: [{ name: a, type: ${type} }]\nroutes: [{ kind: image, engine: a, price: { amount: "1", per: Job }${given} }]`)
+    t.match(read.routes, [{ cancelPercent: percent }], type)
   }
 })
 
@@ -148,11 +143,11 @@ async function opening(t: Test, text: string): Promise<Engines> {
 }
 
 t.test('a start on a bad file, or on a type of engine that is not there, stops with its line', async (t) => {
-  await t.rejects(opening(t, 'engines: []\nroutes: []\n'), /ENGINES: .*engines\.yaml, line 1: engines/)
-  await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { message: /^ENGINES: .*none\.yaml cannot be read \(ENOENT\)$/ })
+  await t.rejects(opening(t, 'engines: []\nroutes: []\n'), /^ENGINES .*engines\.yaml, line 1: engines/)
+  await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { message: /^ENGINES .*none\.yaml: cannot be read \(ENOENT\)\.$/ })
   const replicate = await opening(t, FAKE_ENGINES.replace('type: fake', 'type: other'))
   replicate.add('fake', fakeEngine().open)
-  await t.rejects(replicate.ready(), /line 2: engines of type other are not available; there are: preview, local, local-image, fake/)
+  await t.rejects(replicate.ready(), /line 2: engine fake: type other is not available; there are: preview, local, local-image, fake/)
   const wrong = await opening(t, DEFAULT_ENGINES.replace('type: preview', 'type: preview, speed: 1'))
   await t.rejects(wrong.ready(), /line 2: engine preview: type preview has no option speed/)
 })
@@ -341,7 +336,7 @@ t.test('an invalid change is refused with its line, and the earlier table stays 
   t.match(refused.splice(0), [{ event: 'engines_refused', err: { message: /line 4: routes.0..price\.amount/ } }])
   writeFileSync(file, FAKE_ENGINES.replace('routes:', '  - { name: second, type: fake }\n  - { name: third, type: none }\nroutes:'))
   await engines.reload()
-  t.match(refused, [{ event: 'engines_refused', err: { message: /line 4: engines of type none/ } }])
+  t.match(refused, [{ event: 'engines_refused', err: { message: /line 4: engine third: type none/ } }])
   t.same([fake.opened, fake.closed], [['fake', 'second'], ['second']], 'what was opened for it is closed again')
   t.match(engines.offer('image'), { route: { price: { micro: 40_000 } } })
 })

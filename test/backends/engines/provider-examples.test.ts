@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
+import { parseEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
 import type { Engine, EngineRequest, OpenEngine } from '../../../src/backends/engines/engine.ts'
 import { openaiEngines } from '../../../src/backends/engines/openai/openai.ts'
 import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'
@@ -19,9 +19,7 @@ const outside = fakeOutside({ keys: { env: () => 'r8_test0123456789abcdefghijklm
 
 /** The engine of a type, as the file has it, at a server here, and its routes. */
 async function example(file: string, type: string, open: OpenEngine, baseUrl: string, apiKey?: string) {
-  const read = readEngines(readFileSync(join(import.meta.dirname, '../../../examples/providers', file), 'utf8'))
-  if (read.outcome === 'refused') throw new Error(`${file}, line ${read.refusal.line}: ${read.refusal.message}`)
-  const { engines, routes } = read.settings
+  const { engines, routes } = parseEngines(file, readFileSync(join(import.meta.dirname, '../../../examples/providers', file), 'utf8'))
   const entry = engines.find((engine) => engine.type === type)!
   const { apiKeyEnv, ...options } = entry.options
   const engine = await open(entry.name, { ...options, baseUrl, ...(apiKey === undefined ? { apiKeyEnv } : { apiKey }) })
