@@ -3,23 +3,10 @@ import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import type { ChatRequest } from '../../wires/chat/chat-request.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { effortOfBudget } from '../budget-effort.ts'
+import { addShared } from '../shared-members.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 import { inputItems } from './input-items.ts'
 import { responsesToolMembers } from './responses-tools.ts'
-
-/** Members of equal name and meaning on both wires. */
-const SHARED = [
-  'temperature',
-  'top_p',
-  'presence_penalty',
-  'frequency_penalty',
-  'parallel_tool_calls',
-  'metadata',
-  'prompt_cache_key',
-  'safety_identifier',
-  'service_tier',
-  'user',
-]
 
 const THINKING: unknown[] = ['enabled', 'adaptive', 'auto']
 
@@ -29,7 +16,9 @@ export function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids
   refuseUntranslatable(body)
   const input = inputItems(messages, ids, marks)
   const built: Members = { input, store: false, ...responsesToolMembers(body, marks) }
-  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
+  addShared(body, built)
+  const parallel = own(body, 'parallel_tool_calls') ?? null
+  if (parallel !== null) built['parallel_tool_calls'] = parallel
   const effort = effortOf(body)
   const include = [
     ...(own(body, 'logprobs') === true ? ['message.output_text.logprobs'] : []),

@@ -25,6 +25,7 @@ import { chatMessages } from './chat-messages.ts'
 import { chatToolMembers, chatTools, toolsOf, type ChatTools } from './chat-tools.ts'
 import { openResponseOutput } from './response-output.ts'
 import { refuseLostTools } from '../lost-tools.ts'
+import { addShared } from '../shared-members.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
 type Context = { ids: Ids; now: () => number; repeated: RepeatedMembers; tools: ChatTools }
@@ -54,23 +55,10 @@ export function responsesToChat(
   }
 }
 
-/** Members of equal name and meaning on both wires. */
-const SHARED = [
-  'temperature',
-  'top_p',
-  'presence_penalty',
-  'frequency_penalty',
-  'metadata',
-  'prompt_cache_key',
-  'safety_identifier',
-  'service_tier',
-  'user',
-]
-
 function chatBody(body: Members, tools: ChatTools, ids: Ids): Members {
   if (isMembers(own(body, 'prompt'))) throw unsupported('prompt')
   const built: Members = { messages: chatMessages(body, tools, ids), ...chatToolMembers(own(body, 'tool_choice'), tools) }
-  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
+  addShared(body, built)
   if (tools.functions.length > 0 && typeof own(body, 'parallel_tool_calls') === 'boolean')
     built['parallel_tool_calls'] = own(body, 'parallel_tool_calls')
   const effort = own((own(body, 'reasoning') ?? {}) as Members, 'effort')
