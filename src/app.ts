@@ -57,15 +57,6 @@ declare module 'fastify' {
 
 const MIB = 1024 * 1024
 
-/** Limits of Fastify on what a client controls. A coding request with its whole history must arrive within `requestTimeout`. */
-const LIMITS = {
-  requestTimeout: BODY_MS,
-  headersTimeout: 20_000,
-  connectionsCheckingInterval: 1_000,
-  keepAliveTimeout: 72_000,
-  maxParamLength: 200,
-}
-
 /** Builds the program of a role over its backends. Nothing listens and no loop runs before `ready()`. */
 export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, backends: Backends): FastifyInstance {
   const app: FastifyInstance = fastify({
@@ -73,11 +64,12 @@ export function buildApp({ config, log, registry }: Omit<StartContext, 'wall'>, 
     logController: new LogController({ disableRequestLogging: true }),
     clientErrorHandler: answerUnparsable,
     frameworkErrors: answerUnroutable,
-    requestTimeout: LIMITS.requestTimeout,
-    keepAliveTimeout: LIMITS.keepAliveTimeout,
-    routerOptions: { maxParamLength: LIMITS.maxParamLength },
+    // A coding request with its whole history must arrive within this time.
+    requestTimeout: BODY_MS,
+    keepAliveTimeout: 72_000,
+    routerOptions: { maxParamLength: 200 },
     // Node looks for late requests every 30 s by default.
-    http: { headersTimeout: LIMITS.headersTimeout, connectionsCheckingInterval: LIMITS.connectionsCheckingInterval },
+    http: { headersTimeout: 20_000, connectionsCheckingInterval: 1_000 },
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: config.TRUST_PROXY.length > 0 ? config.TRUST_PROXY : false,

@@ -6,9 +6,10 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { managesKeys } from '../../src/config/dashboard-mode.ts'
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
+import { iso } from '../../src/domain/iso-time.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import type { DeclaredKey, Resources } from '../../src/backends/resources/resources.ts'
-import { dateOf, plansOf, type TenantPlan } from './plans.ts'
+import { plansOf, type TenantPlan } from './plans.ts'
 
 export type TenantKey = {
   name: string
@@ -124,7 +125,7 @@ export function described(key: TenantKey, now: number): object {
   const [newest] = versions
   const shown = usableVersion(key, now) ?? newest
   const overlap = versions.find(({ overlapUntil, state }) => overlapUntil !== null && overlapUntil > now && state === 'active')
-  const created = declared?.key.metadata.creationTimestamp ?? dateOf(versions.at(-1)?.issuedAt ?? null)
+  const created = declared?.key.metadata.creationTimestamp ?? iso(versions.at(-1)?.issuedAt ?? null)
   return {
     name,
     plan: plan.name,
@@ -132,10 +133,10 @@ export function described(key: TenantKey, now: number): object {
     ...stateOf(key, now),
     prefix: shown?.prefix ?? null,
     created_at: created,
-    last_used_at: dateOf(lastUsedAt(versions)),
-    expires_at: declared?.key.spec.expirationTime ?? dateOf(newest?.expiresAt ?? null),
+    last_used_at: iso(lastUsedAt(versions)),
+    expires_at: declared?.key.spec.expirationTime ?? iso(newest?.expiresAt ?? null),
     rotation_revision: shown?.revision ?? 0,
-    overlap_until: dateOf(overlap?.overlapUntil ?? null),
+    overlap_until: iso(overlap?.overlapUntil ?? null),
     revision: revisionOf(key),
     limit: limitOf(key),
   }

@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { balanceOf, rollPeriod } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { iso } from '../../src/domain/iso-time.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import { apiOf, planNameOf, type Api } from '../../src/domain/plans.ts'
 import { MESSAGES } from '../../src/domain/reconcile/not-ready-reasons.ts'
@@ -68,8 +69,8 @@ function described({ name, api, record, reason }: TenantPlan, now: number): obje
     state: reason === null ? 'Active' : 'Inactive',
     reason,
     message: reason && MESSAGES[reason],
-    starts_at: dateOf(record.activeFrom),
-    expires_at: dateOf(record.activeUntil),
+    starts_at: iso(record.activeFrom),
+    expires_at: iso(record.activeUntil),
     unlocks: api === 'media' ? ['media_api', 'ai_room'] : ['coding_api'],
     period: account ? periodOf(account) : null,
     summary: {
@@ -87,7 +88,7 @@ export function mediaAt({ media, terms, anchor }: Subscription, now: number): Me
 
 /** Start and end of the running period, as ISO times. */
 export function periodOf({ period: { start, end } }: Pick<MediaAccount, 'period'>): object {
-  return { start: dateOf(start), end: dateOf(end) }
+  return { start: iso(start), end: iso(end) }
 }
 
 /** Decimal strings. */
@@ -103,10 +104,5 @@ export function allowanceOf(account: MediaAccount): Record<'allowance' | 'held' 
 
 /** Tokens. `resets_at` is null while no session runs. */
 export function windowOf({ limit, used, reserved, remaining, resetsAt }: WindowView): object {
-  return { limit, used, reserved, remaining, resets_at: dateOf(resetsAt) }
-}
-
-/** RFC 3339 in UTC. */
-export function dateOf(at: number | null): string | null {
-  return at === null ? null : new Date(at).toISOString()
+  return { limit, used, reserved, remaining, resets_at: iso(resetsAt) }
 }

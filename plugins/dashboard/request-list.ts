@@ -3,9 +3,10 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { KEPT_REQUESTS, type CodingRequest, type RequestPosition } from '../../src/domain/coding-requests.ts'
+import { iso } from '../../src/domain/iso-time.ts'
 import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
 import { sendCsv } from './csv.ts'
-import { dateOf, keyNamesOf, planOf } from './plans.ts'
+import { keyNamesOf, planOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const PAGE = 20
@@ -37,7 +38,7 @@ export function requestListRoute(app: FastifyInstance): void {
 
 function described({ id, at, durationMs, status, code, isComplete, usage, charged }: CodingRequest, key: string | null) {
   return {
-    time: dateOf(at),
+    time: iso(at),
     key,
     input: usage?.input ?? null,
     cached_input: usage?.cachedInput ?? null,

@@ -4,13 +4,14 @@ import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { keyUse } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { iso } from '../../src/domain/iso-time.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import { refusedOn } from '../../src/domain/subscription/refusals.ts'
 import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
 import { sendCsv } from './csv.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
-import { allowanceOf, dateOf, keyNamesOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
+import { allowanceOf, keyNamesOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const Query = Type.Object({
@@ -100,8 +101,8 @@ function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: Media
       burned: formatMoney(sumOf(ids, (keyId) => keyUse(account, keyId).burned)),
     })),
     periods: ended.map(({ start, end, burned, allowance }) => ({
-      start: dateOf(start),
-      end: dateOf(end),
+      start: iso(start),
+      end: iso(end),
       burned: formatMoney(burned),
       allowance: formatMoney(allowance),
     })),

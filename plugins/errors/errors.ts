@@ -54,12 +54,6 @@ const KNOWN: Record<string, FaultCode> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
   FST_ERR_VALIDATION: 'invalid_request',
-  FST_ERR_BAD_URL: 'invalid_request',
-  FST_ERR_ASYNC_CONSTRAINT: 'invalid_request',
-  FST_ERR_MAX_PARAM_LENGTH: 'not_found',
-  FST_ERR_NOT_FOUND: 'not_found',
-  FST_REQ_TIMEOUT: 'request_timeout',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
 /** Maps a thrown error to a failure of the catalogue. */

@@ -1,5 +1,6 @@
 /** The webhook deliveries of a task with their attempts. */
 import type { Store } from '../../src/backends/store/store.ts'
+import { iso } from '../../src/domain/iso-time.ts'
 import type { Delivery, Task } from '../../src/domain/task.ts'
 
 /** `{object: "list", data}` of the task's deliveries, in the order of their creation. */
@@ -29,8 +30,4 @@ export function publicDelivery(delivery: Delivery): Record<string, unknown> {
       redelivery: attempt.redelivery ?? false,
     })),
   }
-}
-
-function iso(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString()
 }

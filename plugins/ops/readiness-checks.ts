@@ -1,6 +1,7 @@
 /** Readiness checks: whether each backend answers, for `/readyz` and the metric `tollgate_check_ok`. */
 import type { FastifyInstance } from 'fastify'
 import { Gauge, type Registry } from 'prom-client'
+import { withTimeout } from '../../src/concurrency/batching.ts'
 import { serves } from '../../src/config/needed-backends.ts'
 import type { Check } from './ops-listener.ts'
 
@@ -19,13 +20,13 @@ export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Che
   let hasAnswered = false
   const checks: (() => Promise<Check> | Check)[] = [
     async () => {
-      const failure = await failureOf(() => app.store.clock())
+      const failure = await failureOf(app.store.clock())
       if (failure !== null && hasAnswered && serves(app.config.ROLE))
         return { name: 'store', ok: true, degraded: true, detail: `${failure}; requests get 503 with Retry-After` }
       if (failure !== null) return { name: 'store', ok: false, detail: failure }
       hasAnswered = true
       // A full disk can still be read. All processes write the same lease; nothing depends on its owner.
-      const unwritten = await failureOf(() => app.store.takeLease(PROBE_LEASE, PROBE_LEASE, app.clock(), app.clock()))
+      const unwritten = await failureOf(app.store.takeLease(PROBE_LEASE, PROBE_LEASE, app.clock(), app.clock()))
       return unwritten === null
         ? { name: 'store', ok: true, detail: 'it answers' }
         : { name: 'store', ok: false, detail: `it can be read, and not written: ${unwritten}` }
@@ -41,7 +42,7 @@ export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Che
   }
   if (app.hasDecorator('files')) {
     checks.push(async () => {
-      const failure = await failureOf(() => app.files.stat(PROBE_FILE))
+      const failure = await failureOf(app.files.stat(PROBE_FILE))
       return failure === null
         ? { name: 'files', ok: true, detail: 'they answer' }
         : { name: 'files', ok: true, degraded: true, detail: failure }
@@ -51,16 +52,11 @@ export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Che
 }
 
 /** Why a backend does not answer, for the operator; null when it answers. */
-async function failureOf(ask: () => Promise<unknown>): Promise<string | null> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error('it does not answer')), TIMEOUT_MS)
-  })
-  const failure = await Promise.race([ask().then(() => null), late]).catch((error: Error) =>
-    error.cause instanceof Error ? error.cause.message : error.message,
+function failureOf(answer: Promise<unknown>): Promise<string | null> {
+  return withTimeout('backend', TIMEOUT_MS, answer).then(
+    () => null,
+    (error: Error) => (error.cause instanceof Error ? error.cause.message : error.message),
   )
-  clearTimeout(timer)
-  return failure
 }
 
 /** Registers `tollgate_check_ok`, which runs all checks at each scrape. */

@@ -1,4 +1,5 @@
 /** What the operator's commands print for people. Pure. */
+import { iso } from '../domain/iso-time.ts'
 import { formatMoney } from '../domain/money.ts'
 import type { CheckedBackup } from '../maintenance/check-backup.ts'
 import type { Purged } from '../maintenance/purge.ts'
@@ -105,10 +106,6 @@ function taskStory(task: TaskStory): string {
     ...now.map((what) => `  now: ${what}`),
     '',
   ].join('\n')
-}
-
-function iso(ms: number): string {
-  return new Date(ms).toISOString()
 }
 
 /** Of `tollgate reseal`; without `write` it says how to change something. */

@@ -3,6 +3,7 @@
  * The body is made once, as text, with the event; every attempt sends the same bytes under fresh headers.
  */
 import { createHmac } from 'node:crypto'
+import { iso } from './iso-time.ts'
 import { formatMoney } from './money.ts'
 
 export const WEBHOOK_EVENTS = ['task.completed', 'task.failed', 'task.refunded'] as const
@@ -32,10 +33,6 @@ export type Failed = {
 }
 
 export type Refunded = { taskId: string; refundMicro: number; newBalanceMicro: number }
-
-function iso(atMs: number): string {
-  return new Date(atMs).toISOString()
-}
 
 /** `data` of `task.completed`: exactly the fields of section 6.2. */
 export function completedData(task: Completed): Record<string, unknown> {

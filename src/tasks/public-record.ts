@@ -1,5 +1,6 @@
 /** The public record of a task: creation, retrieval and lists return it (`docs/media.md`, "The record"). */
 import { Type } from 'typebox'
+import { iso } from '../domain/iso-time.ts'
 import { KINDS } from '../domain/media-generations.ts'
 import { formatMoney } from '../domain/money.ts'
 import { OPERATIONS } from '../domain/media-operations.ts'
@@ -130,8 +131,4 @@ export function publicRecord(task: Task, queuePosition: number | null, link: (re
 
 function money(micro: number | null): string | null {
   return micro === null ? null : formatMoney(micro)
-}
-
-function iso(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString()
 }

@@ -1,4 +1,5 @@
 /** The history of a task as numbered events, derived from the stored task and its deliveries (`docs/media.md`, "Live events"). Pure. */
+import { iso } from '../domain/iso-time.ts'
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
 import { finalEventData } from './final-event-data.ts'
@@ -112,8 +113,4 @@ function attemptData({ id, taskId, event }: Delivery, attempt: DeliveryAttempt):
 
 function endOf({ at, durationMs }: DeliveryAttempt): number {
   return at + durationMs
-}
-
-function iso(ms: number): string {
-  return new Date(ms).toISOString()
 }

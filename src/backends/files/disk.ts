@@ -126,7 +126,7 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
       }
       if (start < from) return { ...facts, stream: handle.createReadStream({ start, end }) }
       await handle.close()
-      return { ...facts, stream: streamOf(read.subarray(start - from, end + 1 - from)) }
+      return { ...facts, stream: Readable.from(read.subarray(start - from, end + 1 - from), { objectMode: false }) }
     },
 
     remove: removeFile,
@@ -149,15 +149,6 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
       closed = true
     },
   }
-}
-
-function streamOf(bytes: Buffer): Readable {
-  return new Readable({
-    read() {
-      if (bytes.length > 0) this.push(bytes)
-      this.push(null)
-    },
-  })
 }
 
 /** Writes the bytes, then the trailer, and waits until both are synced to disk. Errors of `body` pass through. */
