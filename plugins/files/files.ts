@@ -6,10 +6,10 @@ import fp from 'fastify-plugin'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
+import { clientHasIt, rangeOf } from '../../src/http/conditional-requests.ts'
 import { ignoreContentType } from '../../src/http/ignored-content-type.ts'
 import type { FileFacts, Files } from '../../src/backends/files/files.ts'
 import { verifySignedUrl } from '../../src/domain/signed-urls.ts'
-import { clientHasIt, rangeOf } from './conditional-requests.ts'
 import { openDownloads, type DownloadLimits } from './downloads.ts'
 
 declare module 'fastify' {

@@ -10,6 +10,7 @@ import { deliveryList } from './delivery-list.ts'
 import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
+import { clientHasIt } from '../../src/http/conditional-requests.ts'
 
 export type Collection = {
   path: string
@@ -37,8 +38,7 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, re
     const body = JSON.stringify(await recordOf(tasks, await visible(request, request.params.id)))
     const etag = etagOf(body)
     reply.headers({ etag, 'cache-control': 'private, no-cache' })
-    if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag))
-      return reply.code(304).send()
+    if (clientHasIt(request.headers['if-none-match'], etag)) return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(body)
   })
   routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) =>

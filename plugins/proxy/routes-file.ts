@@ -1,6 +1,6 @@
 /** Schema and validation of the PROXY_ROUTES file: pass-through routes behind a key and a plan (`docs/proxy.md`). YAML or JSON. */
 import { Type, type Static } from 'typebox'
-import { isHeaderField } from '../../src/http/header-fields.ts'
+import { headerFault } from '../../src/http/header-fields.ts'
 import { parseMoney } from '../../src/domain/money.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { parseSettingsFile } from '../../src/domain/settings-file.ts'
@@ -77,7 +77,8 @@ export function parseProxyRoutes(file: string, text: string, served: ReadonlySet
     if (route.rewritePrefix.split('/').some(isDots)) fail('rewritePrefix', 'must not contain dot segments')
     if (routes.findIndex(({ prefix }) => prefix === route.prefix) !== index) fail('prefix', 'must be unique')
     const origin = originOf(route.upstream) ?? fail('upstream', 'must be an http or https address without user, path, query or fragment')
-    checkHeaders(route.headers, (problem) => fail('headers', problem))
+    const fault = headerFault(route.headers, OURS)
+    if (fault) fail('headers', fault)
     const { plans, product, tokensPerRequest: _tokens, amountPerRequest: _amount, ...rest } = route
     return {
       ...rest,
@@ -110,11 +111,4 @@ function originOf(text: string): string | null {
   const isOrigin =
     url && ['http:', 'https:'].includes(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username && !url.password
   return isOrigin ? url.origin : null
-}
-
-function checkHeaders(headers: Record<string, string>, fail: (problem: string) => never): void {
-  for (const [name, value] of Object.entries(headers)) {
-    if (!isHeaderField(name, value)) fail(`has an invalid header: ${JSON.stringify(name)}`)
-    if (OURS.has(name.toLowerCase())) fail(`must not set ${name}`)
-  }
 }

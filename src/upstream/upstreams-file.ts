@@ -2,7 +2,7 @@
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName, REFUSED_BY_OPENAI } from './policy/documented-members.ts'
-import { isHeaderField, RESERVED_HEADERS } from '../http/header-fields.ts'
+import { headerFault, RESERVED_HEADERS } from '../http/header-fields.ts'
 import { parseSettingsFile } from '../domain/settings-file.ts'
 import { WIRES, type WireName } from './wires/wire.ts'
 
@@ -90,10 +90,8 @@ function complete(
   if (url && (url.username !== '' || url.password !== '' || url.hash !== '')) fail('baseUrl', 'must have no user, password or fragment')
   if (!echo && model === undefined) fail('model', 'is missing')
   checkMembers(upstream, fail)
-  for (const [name, value] of Object.entries(headers)) {
-    if (!isHeaderField(name, value)) fail('headers', `has an invalid header: ${JSON.stringify(name)}`)
-    if (RESERVED_HEADERS.has(name.toLowerCase())) fail('headers', `must not set ${name}`)
-  }
+  const fault = headerFault(headers, RESERVED_HEADERS)
+  if (fault) fail('headers', fault)
   const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => upstream[name] !== undefined)
   if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
   const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)

@@ -386,7 +386,7 @@ t.test('wrong options are refused in one sentence without the key', async (t) =>
     [{ apiKey: 'x', baseUrl: 'ftp://a' }, 'baseUrl must be an http or https address'],
     [{ apiKey: 'x', baseUrl: 'http://a:b@c/v1' }, 'baseUrl must have no user, password, query or fragment'],
     [{ apiKey: 'x', headers: { Host: 'a' } }, 'headers must not set Host'],
-    [{ apiKey: 'x', headers: { 'a b': 'c' } }, 'headers has a header that cannot be sent: "a b"'],
+    [{ apiKey: 'x', headers: { 'a b': 'c' } }, 'headers has an invalid header: "a b"'],
     [{ apiKey: 'x', colour: 1 }, 'colour is not a setting'],
     [{ apiKey: 'x', offers: {} }, /^offers must/],
     [{ apiKey: 'x', offers: { upscale: {} } }, 'offers.upscale is not a setting'],

@@ -7,7 +7,7 @@ import type { Outside } from '../provider/environment.ts'
 import type { Order } from '../provider/ordered-request.ts'
 import { offersOf, providedEngine } from '../provider/provided-engine.ts'
 import { openResults } from '../provider/result.ts'
-import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
+import { formatsOf, reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { edit, generate } from './images.ts'
 import { editPixels, optionsOf, ordered } from './model-traits.ts'
 import { sound, spoken } from './sound.ts'
@@ -15,13 +15,7 @@ import { film } from './videos.ts'
 
 const VENDOR_URL = 'https://api.openai.com/v1'
 
-const formats = (...all: [string, ...string[]]) =>
-  Type.Array(Type.Enum(all), {
-    minItems: 1,
-    uniqueItems: true,
-    default: all,
-    description: 'Those that the model makes, the default first.',
-  })
+const formats = (...all: [string, ...string[]]) => formatsOf(all, all)
 const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp') }, strict))
 
 export const OpenaiOptions = Type.Object(

@@ -1,6 +1,6 @@
 /** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
 import { Type, type Static, type TObject } from 'typebox'
-import { isHeaderField, RESERVED_HEADERS } from '../../../http/header-fields.ts'
+import { headerFault, RESERVED_HEADERS } from '../../../http/header-fields.ts'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
 import type { Outside } from './environment.ts'
 
@@ -8,6 +8,14 @@ const text = (description: string) => Type.String({ minLength: 1, maxLength: 204
 const milliseconds = (fallback: number, description: string) =>
   Type.Integer({ minimum: 1, maximum: 86_400_000, default: fallback, description })
 export const strict = { additionalProperties: false }
+/** The formats of an offer; `given` when they are left out. */
+export const formatsOf = (all: [string, ...string[]], given: string[]) =>
+  Type.Array(Type.Enum(all), {
+    minItems: 1,
+    uniqueItems: true,
+    default: given,
+    description: 'Those that the model makes, the default first.',
+  })
 
 export const SHARED = {
   baseUrl: Type.Optional(text("The address of the API, http or https, with its version; the vendor's own when left out.")),
@@ -58,10 +66,8 @@ export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys:
   if (!base || !['http:', 'https:'].includes(base.protocol)) throw new Error('baseUrl must be an http or https address')
   if (base.username !== '' || base.password !== '' || base.hash !== '' || base.search !== '')
     throw new Error('baseUrl must have no user, password, query or fragment')
-  for (const [name, value] of Object.entries(headers)) {
-    if (!isHeaderField(name, value)) throw new Error(`headers has a header that cannot be sent: ${JSON.stringify(name)}`)
-    if (OURS.has(name.toLowerCase())) throw new Error(`headers must not set ${name}`)
-  }
+  const fault = headerFault(headers, OURS)
+  if (fault) throw new Error(`headers ${fault}`)
   const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => options[name] !== undefined)
   if (given.length > 1) throw new Error(`${given[1]} must not stand beside ${given[0]}`)
   if (given.length === 0 && baseUrl === undefined) throw new Error('apiKey, apiKeyFile or apiKeyEnv is missing')

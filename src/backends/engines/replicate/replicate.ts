@@ -11,20 +11,14 @@ import type { Outside } from '../provider/environment.ts'
 import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provided-engine.ts'
 import { measured, openResults, together } from '../provider/result.ts'
 import { orderedMs, type Order } from '../provider/ordered-request.ts'
-import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
+import { formatsOf, reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { urlOf } from './media-upload.ts'
 import { modelInput, optionsIn, PARTS, unsupportedParameter, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
 import { complaintOf, predictionStatus, resultUrls, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
 
-const formats = (...all: [string, ...string[]]) =>
-  Type.Array(Type.Enum(all), {
-    minItems: 1,
-    uniqueItems: true,
-    default: [all[0]],
-    description: 'Those that the model makes, the default first.',
-  })
+const formats = (...all: [string, ...string[]]) => formatsOf(all, [all[0]])
 const name = Type.String({ minLength: 1, maxLength: 100 })
 const inputs = Type.Optional(
   Type.Object(Object.fromEntries(PARTS.map((part) => [part, Type.Optional(name)])), {

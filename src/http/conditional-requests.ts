@@ -1,5 +1,4 @@
 /** Conditional and range requests: If-None-Match, Range, If-Range (RFC 9110, sections 13 and 14). Pure. */
-import type { ByteRange } from '../../src/backends/files/files.ts'
 
 /** True when If-None-Match contains this entity tag, weakly compared, or `*`: the client has the file already. */
 export function clientHasIt(ifNoneMatch: string | undefined, etag: string): boolean {
@@ -16,7 +15,7 @@ export function rangeOf(
   ifRange: string | string[] | undefined,
   etag: string,
   size: number,
-): ByteRange | 'unsatisfiable' | null {
+): { start: number; end: number } | 'unsatisfiable' | null {
   // Only a strong entity tag can match: files have no Last-Modified to compare a date with.
   if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return null
   const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(range) ?? []
