@@ -65,7 +65,8 @@ function isTrue(holds: ParseResult, self: unknown, oldSelf: unknown): boolean {
   }
 }
 
-function member(value: unknown, name: string): unknown {
+/** A member of an object's own. */
+export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
 }
 

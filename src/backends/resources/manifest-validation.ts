@@ -2,6 +2,7 @@
  * Manifest validation: accepts a Plan or ApiKey as Kubernetes would, by the CRDs (`crd-schema.ts`, `cel-rules.ts`) and the rules of all
  * objects (`metadata-validation.ts`).
  */
+import { member } from './cel-rules.ts'
 import { faultOf, openCrds, type Fault, type Schema } from './crd-schema.ts'
 import { metadataFaults } from './metadata-validation.ts'
 import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
@@ -69,7 +70,7 @@ function asRead(value: unknown, { properties = {}, additionalProperties, items =
 }
 
 function kindOf(document: unknown): Kind | null {
-  const kind = field(document, 'kind')
+  const kind = member(document, 'kind')
   return kind === 'Plan' || kind === 'ApiKey' ? kind : null
 }
 
@@ -77,13 +78,9 @@ const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 
 /** The resource that a refused document names; null if its name or namespace is invalid. */
 function refOf(kind: Kind, document: unknown): Ref | null {
-  const metadata = field(document, 'metadata')
-  const name = field(metadata, 'name')
-  const namespace = field(metadata, 'namespace') ?? 'default'
+  const metadata = member(document, 'metadata')
+  const name = member(metadata, 'name')
+  const namespace = member(metadata, 'namespace') ?? 'default'
   const isLabel = (text: unknown): text is string => typeof text === 'string' && LABEL.test(text)
   return isLabel(name) && isLabel(namespace) ? { kind, namespace, name } : null
-}
-
-function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
 }

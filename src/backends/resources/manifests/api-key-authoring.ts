@@ -20,6 +20,7 @@ import {
 import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
+import { codeOf, signature } from './folder-scan.ts'
 import { MAX_FILE_BYTES } from './manifest-parser.ts'
 import { editSpec, type Field } from './manifest-edit.ts'
 import type { Statuses } from './status-files.ts'
@@ -166,11 +167,6 @@ async function replace(target: string, text: string, before: string): Promise<bo
   }
 }
 
-async function signature(path: string): Promise<string> {
-  const { ino, size, ctimeNs } = await stat(path, { bigint: true })
-  return `${ino}:${size}:${ctimeNs}`
-}
-
 /** A missing permission of the file system is an outcome; any other error becomes `Unavailable`. */
 async function allowed<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
   try {
@@ -186,8 +182,4 @@ function unless(code: string): (error: unknown) => false {
     if (codeOf(error) === code) return false
     throw error
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
 }

@@ -1,5 +1,4 @@
 /** Scans a folder of manifest files. A file is applied when two scans in a row find it unchanged, so that a file being written is not read half. */
-import type { BigIntStats } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { MAX_FILE_BYTES, parseDocuments, type Parsed } from './manifest-parser.ts'
@@ -27,11 +26,12 @@ export function openFolder(path: string): Folder {
   /** State of a file after this scan. The first scan of all applies every file at once, so that the start does not wait. */
   async function scanFile(name: string): Promise<FileState> {
     const before = states.get(name)
-    const seen = await signature(join(path, name))
+    const sign = () => signature(join(path, name)).catch((error: unknown) => `error:${codeOf(error)}`)
+    const seen = await sign()
     if (before?.applied === seen) return { ...before, seen }
     if (!isFirst && before?.seen !== seen) return { seen, applied: before?.applied ?? null, parsed: before?.parsed ?? null }
     const parsed = await read(join(path, name))
-    const after = await signature(join(path, name))
+    const after = await sign()
     if (after !== seen && !isFirst) return { seen: after, applied: before?.applied ?? null, parsed: before?.parsed ?? null }
     return { seen: after, applied: seen, parsed }
   }
@@ -61,13 +61,9 @@ export function openFolder(path: string): Folder {
 }
 
 /** Changes with every change of the file, also when it is replaced or edited back to the same size. */
-async function signature(path: string): Promise<string> {
-  try {
-    const { ino, size, ctimeNs }: BigIntStats = await stat(path, { bigint: true })
-    return `${ino}:${size}:${ctimeNs}`
-  } catch (error) {
-    return `error:${codeOf(error)}`
-  }
+export async function signature(path: string): Promise<string> {
+  const { ino, size, ctimeNs } = await stat(path, { bigint: true })
+  return `${ino}:${size}:${ctimeNs}`
 }
 
 async function read(path: string): Promise<Parsed> {
@@ -85,6 +81,7 @@ function broken(reason: string): Parsed {
   return { outcome: 'broken', reason }
 }
 
-function codeOf(error: unknown): string {
+/** The code of an error of the file system. */
+export function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
 }
