@@ -10,9 +10,8 @@ import { FINAL, type Task } from '../domain/task.ts'
 const SUBSCRIPTIONS_READ = 16
 /** Concurrent claims of one subscription: one write takes them all. */
 const CLAIMS_MAX = 64
-/** Delay before a hold is claimed again whose task could not be started. A pending task is about to be queued: its delay grows with its age. */
-const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
-const YOUNG_MS = 1_000
+/** Delay before a hold is claimed again whose task could not be started. */
+const WAIT_MS = 1_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
 export type ClaimRequest = {
@@ -150,9 +149,7 @@ async function returnClaim(context: TaskContext, subscription: string, id: strin
     await release(context, subscription, id)
     return now
   }
-  // Not at once: the head of the queue must not be claimed in a hot loop. A pending task is about to be queued, or rejected by the sweep.
-  const pendingMs = now - task.createdAt
-  const waitMs = task.state !== 'pending' ? WAIT_MS.other : pendingMs < YOUNG_MS ? WAIT_MS.min : Math.min(WAIT_MS.max, pendingMs)
-  await context.store.change(subscription, { op: 'requeue', task: id, epoch, readyAt: now + waitMs, served: false }, now)
-  return now + waitMs
+  // Not at once: the head of the queue must not be claimed in a hot loop. A pending task, which earlier releases make, is about to be queued, or rejected by the sweep.
+  await context.store.change(subscription, { op: 'requeue', task: id, epoch, readyAt: now + WAIT_MS, served: false }, now)
+  return now + WAIT_MS
 }
