@@ -2,7 +2,7 @@
  * Concurrent deliveries of one tenant to one receiver: additive increase while answers are fast, multiplicative decrease otherwise, as TCP
  * does it (RFC 5681). What a process learned is in its memory; the store counts the claims of all processes (decision 0031).
  */
-import type { Delivery } from '../../src/domain/task.ts'
+import { queueName, type DeliveryQueue } from '../../src/backends/store/task-store.ts'
 import type { Attempted } from './delivery-attempt.ts'
 
 export const MIN_CONCURRENCY = 4
@@ -23,25 +23,22 @@ export function sharesOf(free: number): { limit: number; perTenant: number } {
   return { limit: Math.ceil(free / 2), perTenant: Math.min(TENANT_MAX, Math.max(MIN_CONCURRENCY, Math.floor(free / 8))) }
 }
 
-type Queue = Pick<Delivery, 'tenant' | 'host'>
-
 export type ConcurrencyLimits = {
   /** From 4 to 64. */
-  of(queue: Queue): number
-  /** The limits above 4, by `tenant host`. */
+  of(queue: DeliveryQueue): number
+  /** The limits above 4, by `queueName`. */
   above(): ReadonlyMap<string, number>
   /** One more after a fast 2xx; half after any other answer, a slow one, or none. Nothing for an attempt that was not made or cut off. */
-  learn(queue: Queue, attempted: Attempted): void
+  learn(queue: DeliveryQueue, attempted: Attempted): void
 }
 
 /** `clock`: epoch milliseconds. */
 export function openConcurrencyLimits(clock: () => number): ConcurrencyLimits {
   /** Least recently learned first. A queue that is not in it has the minimum. */
   const learned = new Map<string, { limit: number; at: number }>()
-  const nameOf = ({ tenant, host }: Queue) => `${tenant} ${host}`
 
-  function of(queue: Queue): number {
-    const entry = learned.get(nameOf(queue))
+  function of(queue: DeliveryQueue): number {
+    const entry = learned.get(queueName(queue))
     return entry && clock() - entry.at < FORGET_MS ? entry.limit : MIN_CONCURRENCY
   }
 
@@ -62,8 +59,8 @@ export function openConcurrencyLimits(clock: () => number): ConcurrencyLimits {
       if (outcome === 'returned' || outcome === 'lost' || outcome === 'unsigned') return
       const before = of(queue)
       const limit = outcome === 'delivered' && durationMs < FAST_MS ? Math.min(before + 1, MAX_CONCURRENCY) : Math.floor(before / 2)
-      learned.delete(nameOf(queue))
-      if (limit > MIN_CONCURRENCY) learned.set(nameOf(queue), { limit, at: clock() })
+      learned.delete(queueName(queue))
+      if (limit > MIN_CONCURRENCY) learned.set(queueName(queue), { limit, at: clock() })
       forget()
     },
   }

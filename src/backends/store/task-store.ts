@@ -18,12 +18,17 @@ import type {
 export const LATE_WRITE_MS = 24 * 3_600_000
 
 /** Concurrent claims of deliveries: `limit` is that of one call, the others hold over all processes. `perQueue` may differ between
- * processes and calls; `queues` has the queues with another one, by `tenant host`. */
+ * processes and calls; `queues` has the queues with another one, by `queueName`. */
 export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: number; queues?: ReadonlyMap<string, number> }
 
+export type DeliveryQueue = Pick<Delivery, 'tenant' | 'host'>
+
+/** The name of a queue in `DeliveryCaps`, and among the full ones. */
+export const queueName = ({ tenant, host }: DeliveryQueue): string => `${tenant} ${host}`
+
 /** How many deliveries of a queue may be leased at once. */
-export function capOf({ perQueue, queues }: DeliveryCaps, { tenant, host }: Pick<Delivery, 'tenant' | 'host'>): number {
-  return queues?.get(`${tenant} ${host}`) ?? perQueue
+export function capOf({ perQueue, queues }: DeliveryCaps, queue: DeliveryQueue): number {
+  return queues?.get(queueName(queue)) ?? perQueue
 }
 
 /**

@@ -2,9 +2,9 @@
 import { redeliver } from '../../../domain/webhook-redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { capOf } from '../task-store.ts'
+import { capOf, queueName, type DeliveryQueue } from '../task-store.ts'
 import type { Database } from './database.ts'
-import { nameOf, openDeliveryQueues, type DeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
+import { openDeliveryQueues, type DeliveryQueues } from './delivery-queues.ts'
 
 export const deliveryTables = `
   CREATE TABLE deliveries (
@@ -146,7 +146,7 @@ function claiming(database: Database, queues: DeliveryQueues, put: (delivery: De
         ({ tenant }) => tenant,
         () => perTenant,
       )
-      const own = slots(nameOf, (queue) => capOf(caps, queue))
+      const own = slots(queueName, (queue) => capOf(caps, queue))
       const kinds = [hosts, tenants, own]
       const take = (queue: DeliveryQueue) => kinds.forEach((kind) => kind.take(queue))
       leased.all(now).forEach(take)

@@ -3,6 +3,7 @@
  * earliest queue. So a claim skips a full receiver or tenant in one step, whatever its backlog. The tables are named `delivery_lanes` and
  * `delivery_tenants`.
  */
+import type { DeliveryQueue } from '../task-store.ts'
 import type { Database } from './database.ts'
 
 export const deliveryQueueTables = `
@@ -21,19 +22,12 @@ export const deliveryQueueTables = `
   CREATE INDEX delivery_tenants_claimable ON delivery_tenants (claimable_at, tenant);
 `
 
-export type DeliveryQueue = { tenant: string; host: string }
-
-/** The name of a queue among the full ones. */
-export function nameOf({ tenant, host }: DeliveryQueue): string {
-  return `${tenant} ${host}`
-}
-
 export type DeliveryQueues = {
   /** Updates the times after a change of the queue's deliveries, in the same write. */
   refresh(queue: DeliveryQueue): void
   /**
    * The tenants that are due for the longest time at `now`, each with its queue that is due for the longest time; without the full receivers,
-   * tenants and queues (JSON arrays; a queue is named by `nameOf`).
+   * tenants and queues (JSON arrays; a queue is named by `queueName`).
    */
   longestDue(now: number, fullHosts: string, fullTenants: string, fullQueues: string, limit: number): DeliveryQueue[]
 }
