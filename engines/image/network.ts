@@ -13,7 +13,6 @@ export type Network = {
 type Tensor = { dims: readonly number[]; data: unknown }
 type Metadata = { name: string; isTensor: boolean; type?: string; shape?: readonly (number | string)[] }
 type Session = {
-  inputNames: readonly string[]
   outputNames: readonly string[]
   inputMetadata: readonly Metadata[]
   run(feeds: Record<string, Tensor>, fetches: readonly string[]): Promise<Record<string, Tensor>>

@@ -19,20 +19,20 @@ export type ControllerOptions = {
   random?: (bytes: number) => Uint8Array
   /** Runs `run` after `ms`; returns how to cancel it. */
   after?: (ms: number, run: () => void) => () => void
-  /** Interval of the passes over all resources, which find changes that the watch missed. */
-  resyncMs?: number
 }
 
 /** Concurrent key passes share commands to the store, which matters for thousands of keys after a start. The API client has its own concurrency limit. */
 const KEY_WORKERS = 64
 const START_RETRY_MS = 1_000
+/** Interval of the passes over all resources, which find changes that the watch missed. */
+const RESYNC_MS = 600_000
 
 /** What this process does. Each phase is an object of its own, so that work begun in one knows that it has ended, even if one of the same name follows. */
 type Phase = { name: 'starting' | 'standby' | 'leading' | 'stopped' }
 
 async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
   const { store, clock, log } = app
-  const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
+  const { random = randomBytes, after = afterTimeout } = options
   const metrics = controllerMetrics(app.metrics.registry)
   const resources = resourceMetrics(app.metrics.registry, { resources: app.resources, clock, byTenant: app.config.METRICS_TENANT })
   apiServerMetrics(app.metrics.registry, resources)
@@ -157,14 +157,14 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     keys.resume()
     if (workers.length === 0) workers = startAllWorkers()
     passEnded()
-    cancelTimer = after(resyncMs, () => void resync(isCurrent))
+    cancelTimer = after(RESYNC_MS, () => void resync(isCurrent))
   }
 
   async function resync(isCurrent: () => boolean): Promise<void> {
     await reconciler
       .enqueueAll()
-      .catch((err: unknown) => log.warn({ event: 'controller_resync_failed', err, retryInMs: resyncMs }, 'controller resync failed'))
-    if (isCurrent()) cancelTimer = after(resyncMs, () => void resync(isCurrent))
+      .catch((err: unknown) => log.warn({ event: 'controller_resync_failed', err, retryInMs: RESYNC_MS }, 'controller resync failed'))
+    if (isCurrent()) cancelTimer = after(RESYNC_MS, () => void resync(isCurrent))
   }
 
   app.addHook('onReady', async () => void retrying('start', start, () => phase.name === 'starting'))

@@ -49,9 +49,9 @@ async function metering(app: FastifyInstance): Promise<void> {
   const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const refusals = openRefusalCounts(store, clock)
-  const unknown = openUnknownAdmissions(store, instance, inFlight.has, (subscription, err) => {
+  const failed = (subscription: string, err: unknown) =>
     log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
-  })
+  const unknown = openUnknownAdmissions(store, instance, inFlight.has, failed)
   const admissions = openAdmission({ store, clock, uuid: randomUUIDv7, instance, inFlight, unknown, queue, metrics, refusals })
   const settlements = openSettlements({ store, clock, pause: setTimeout, inFlight, unknown, queue, metrics })
 
@@ -90,7 +90,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   })
 
   const heartbeat = openHeartbeat(store, instance, log)
-  const sweeps = openReservationSweeps(app, { instance, isAlone, unknown, metrics })
+  const sweeps = openReservationSweeps(app, { instance, isAlone, unknown, metrics }, failed)
   const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) =>
     log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'),
   )

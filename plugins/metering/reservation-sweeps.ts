@@ -12,10 +12,9 @@ const LEASE_MS = 5_000
 export function openReservationSweeps(
   { store, clock, log }: FastifyInstance,
   { instance, isAlone, unknown, metrics }: { instance: string; isAlone: boolean; unknown: UnknownAdmissions; metrics: MeteringMetrics },
+  failed: (subscription: string, err: unknown) => void,
 ): PeriodicTask {
-  const orphaned = reservationSweep(store, instance, (subscription, err) => {
-    log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
-  })
+  const orphaned = reservationSweep(store, instance, failed)
   const run = async (): Promise<void> => {
     const now = clock()
     const released = await unknown.release(now)

@@ -52,7 +52,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): Exchang
     name: 'tollgate_upstream_breaker_state',
     help: '0 closed, 1 half open, 2 open.',
     labelNames: ['upstream'],
-    registers: [],
+    registers,
     collect() {
       this.reset()
       for (const { name, breaker } of upstreams.states()) this.set({ upstream: name }, STATES.indexOf(breaker))

@@ -87,8 +87,7 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
 /** The provider's job of a task. A run that may not remember one has lost its task. */
 function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Control['job'] {
   return {
-    // Tasks of earlier versions have none.
-    id: task.job ?? null,
+    id: task.job,
     engine: task.jobEngine,
     async remember(id, engine) {
       if ((await rememberJob(tasks, task, { job: id, jobEngine: engine })) === 'lost') throw await abortLost(tasks, task, cut)

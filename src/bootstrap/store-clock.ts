@@ -19,9 +19,7 @@ export type StoreClock = {
   now(): number
   /** The same, for a change that was queued before; throws `Unavailable` while the clock is off. */
   writeTime(): number
-  /** Whether the wall clock is more than 5 s off, or the store has answered too late to know. */
-  isOff(): boolean
-  /** The readiness check. */
+  /** The readiness check: whether the wall clock is at most 5 s off, and the store has answered in time to know. */
   check(): { name: string; ok: boolean; detail: string }
   /** The store, whose writing verbs throw `Unavailable` while the clock is off. */
   guard(store: Store): Store
@@ -129,7 +127,6 @@ export async function openStoreClock(
   return {
     now,
     writeTime,
-    isOff,
     check: () => ({ name: 'clock', ok: !isOff(), detail: detail() }),
     guard(store) {
       const { decideNow, ...verbs } = store

@@ -2,7 +2,7 @@
 import type { Store } from '../backends/store/store.ts'
 import type { CodingRequest, RequestPosition } from '../domain/coding-requests.ts'
 import { holdOf } from '../domain/subscription/holds.ts'
-import { resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
+import { idAt, resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
 import { readAll, readPages } from '../tasks/paged-reads.ts'
 
 /** Times are epoch milliseconds, money is micro-units. */
@@ -66,9 +66,9 @@ export async function traceOf(store: Store, id: string, since: number | null): P
 
 async function tasksOfRequest(store: Store, id: string, since: number | null): Promise<Task[]> {
   const isMaker = (task: Task) => task.requestId === id
-  if (since !== null) return tasksFrom(store, firstId(since), null, isMaker)
+  if (since !== null) return tasksFrom(store, idAt(since), null, isMaker)
   const at = timeOf(id)
-  return at === null ? [] : tasksFrom(store, firstId(at - WINDOW_MS.before), firstId(at + WINDOW_MS.after), isMaker)
+  return at === null ? [] : tasksFrom(store, idAt(at - WINDOW_MS.before), idAt(at + WINDOW_MS.after), isMaker)
 }
 
 /** The tasks with ids above `after` and below `before` that `matches`. */
@@ -85,12 +85,6 @@ async function tasksFrom(store: Store, after: string, before: string | null, mat
 /** The time of a UUID v7 (RFC 9562, section 5.7); null for any other id. */
 function timeOf(id: string): number | null {
   return UUID.test(id) && id[14] === '7' ? parseInt(id.slice(0, 8) + id.slice(9, 13), 16) : null
-}
-
-/** No UUID v7 of that time or later comes before it. */
-function firstId(ms: number): string {
-  const time = Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}`
 }
 
 async function reservationOf(store: Store, id: string): Promise<ReservationStory | null> {

@@ -4,7 +4,7 @@
  */
 import { Failure, type FaultCode } from '../../domain/errors.ts'
 import { DOCUMENTED_MEMBERS } from '../policy/documented-members.ts'
-import { isMembers, type Members } from './allowlist.ts'
+import { isMembers, ownText, type Members } from './allowlist.ts'
 import type { UpstreamCall } from './wire.ts'
 
 /** Codes and types of upstream errors about a request → our code. */
@@ -56,7 +56,7 @@ export function clientErrorOf(status: number, body: string, { isTranslation }: P
   const error = errorIn(parsed(body)) ?? {}
   const mapped = clientErrorIn(error)
   if (mapped) return mapped
-  const message = messageOf(error) || body
+  const message = ownText(error, 'message') || body
   const param = paramOf(error['param'])
   if (error['code'] === 'invalid_api_key' || API_KEY_REFUSED.test(message) || param === null) return null
   if (CONTEXT_TOO_LONG.test(message)) return new Failure('context_length_exceeded')
@@ -85,10 +85,6 @@ function errorIn(body: unknown): Members | null {
   if (!isMembers(first)) return null
   if (typeof first['error'] === 'string') return { message: first['error'] }
   return isMembers(first['error']) ? first['error'] : first
-}
-
-function messageOf(error: Members): string {
-  return typeof error['message'] === 'string' ? error['message'] : ''
 }
 
 /** The path if every word of it is a known member; undefined if not; null if it names a member that we set ourselves. */

@@ -1,5 +1,5 @@
 /** The deltas of a chat completion from the events or the items of a response. */
-import { isMembers, type Members } from '../../wires/allowlist.ts'
+import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { annotation as cleanAnnotation } from '../../wires/responses/response-allowed-members.ts'
 import { sealCallId, sealedDetail } from '../../wires/sealed-members.ts'
@@ -21,7 +21,6 @@ export type ChatDeltas = {
 type Item = { streamed: boolean; call: number | null; done: boolean }
 
 const CALLS: Record<string, 'function' | 'custom'> = { function_call: 'function', custom_tool_call: 'custom' }
-const textIn = (holder: Members, name: string) => (typeof holder[name] === 'string' ? holder[name] : '')
 const membersIn = (holder: Members, name: string) => (Array.isArray(holder[name]) ? (holder[name] as unknown[]).filter(isMembers) : [])
 
 export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): ChatDeltas {
@@ -50,12 +49,12 @@ export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): C
 
   function startCall(item: Members, index: unknown): Item {
     const call = known(index)
-    const type = CALLS[textIn(item, 'type')]
-    const id = textIn(item, 'call_id') || textIn(item, 'id')
+    const type = CALLS[ownText(item, 'type')]
+    const id = ownText(item, 'call_id') || ownText(item, 'id')
     if (!type || call.call !== null) return call
     call.call = calls++
-    meter.addText(textIn(item, 'name'))
-    const named = { name: textIn(item, 'name'), [type === 'custom' ? 'input' : 'arguments']: '' }
+    meter.addText(ownText(item, 'name'))
+    const named = { name: ownText(item, 'name'), [type === 'custom' ? 'input' : 'arguments']: '' }
     emit({ tool_calls: [{ index: call.call, id: id === '' ? ids.fresh('call_') : sealCallId(id, null, ids), type, [type]: named }] }, null)
     return call
   }
@@ -74,15 +73,15 @@ export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): C
 
   function wholeMessage(item: Members): void {
     for (const part of membersIn(item, 'content')) {
-      text('content', textIn(part, 'text'), part['logprobs'])
-      text('refusal', textIn(part, 'refusal'))
+      text('content', ownText(part, 'text'), part['logprobs'])
+      text('refusal', ownText(part, 'refusal'))
       annotations(part['annotations'])
     }
   }
 
   function wholeReasoning(item: Members, streamed: boolean): void {
     const parts = membersIn(item, 'content').length > 0 ? membersIn(item, 'content') : membersIn(item, 'summary')
-    if (!streamed) for (const [n, part] of parts.entries()) reasoning(textIn(part, 'text'), `${textIn(item, 'id')} ${n}`)
+    if (!streamed) for (const [n, part] of parts.entries()) reasoning(ownText(part, 'text'), `${ownText(item, 'id')} ${n}`)
     const { type, id, summary, content, encrypted_content: encrypted } = item
     if (typeof encrypted === 'string' || membersIn(item, 'content').length > 0)
       emit(
@@ -92,18 +91,18 @@ export function openChatDeltas(ids: Ids, meter: OutputMeter, emit: EmitDelta): C
   }
 
   function item(value: Members, index: unknown): void {
-    const type = textIn(value, 'type')
+    const type = ownText(value, 'type')
     const call = CALLS[type]
     const entry = call ? startCall(value, index) : known(index)
     if (entry.done) return
     entry.done = true
-    if (call && !entry.streamed) callText(entry, call, textIn(value, call === 'custom' ? 'input' : 'arguments'))
+    if (call && !entry.streamed) callText(entry, call, ownText(value, call === 'custom' ? 'input' : 'arguments'))
     if (type === 'message' && !entry.streamed) wholeMessage(value)
     if (type === 'reasoning') wholeReasoning(value, entry.streamed)
   }
 
   function delta(event: Members): string {
-    const value = textIn(event, 'delta')
+    const value = ownText(event, 'delta')
     if (value !== '') known(event['output_index']).streamed = true
     return value
   }
