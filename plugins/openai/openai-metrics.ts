@@ -48,7 +48,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): Exchang
     labelNames: ['upstream'],
     registers,
   })
-  const breakers = new Gauge({
+  new Gauge({
     name: 'tollgate_upstream_breaker_state',
     help: '0 closed, 1 half open, 2 open.',
     labelNames: ['upstream'],
@@ -58,7 +58,6 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): Exchang
       for (const { name, breaker } of upstreams.states()) this.set({ upstream: name }, STATES.indexOf(breaker))
     },
   })
-  registry.registerMetric(breakers)
   upstreams.observe((event) => {
     if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
     requests.inc({ upstream: event.upstream, outcome: event.outcome })
