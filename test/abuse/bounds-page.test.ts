@@ -12,7 +12,8 @@ const page = read('docs/bounds.md')
 const BOUNDS: [page: string, file: string, code: string][] = [
   ['the time for them | 16 KiB, 20 s', 'src/app.ts', 'headersTimeout: 20_000'],
   ['the time for them | 16 KiB, 20 s', 'src/app.ts', 'connectionsCheckingInterval: 1_000'],
-  ['a whole request | 120 s', 'src/app.ts', 'requestTimeout: 120_000'],
+  ['a whole request | 120 s', 'src/app.ts', 'requestTimeout: BODY_MS'],
+  ['a whole request | 120 s', 'src/tasks/flat-charge.ts', 'BODY_MS = 120_000'],
   ['in each 10 s | 10 KiB', 'src/http/minimum-body-rate.ts', '{ windowMs: 10_000, bytes: 10 * 1024 }'],
   ['a body of `/v1` | 32 MiB', 'plugins/openai/openai.ts', 'BODY_LIMIT = 32 * 1024 * 1024'],
   ['of `/mcp` | 1 MiB', 'plugins/mcp/mcp.ts', 'BODY_LIMIT = 1024 * 1024'],
