@@ -4,7 +4,8 @@ import { useState } from 'preact/hooks'
 import { outage } from './api/client.ts'
 import { isActive, plans, type Product } from './api/plans.ts'
 import { session, signOut, switchTenant } from './api/session.ts'
-import { Select } from './components/field.tsx'
+import { Button } from './components/button.tsx'
+import { SelectField } from './components/field.tsx'
 import { Icon, type IconName } from './components/icon.tsx'
 import { Logo } from './components/logo.tsx'
 import { Notice } from './components/states.tsx'
@@ -32,16 +33,15 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </a>
       <header class="topbar">
         <Brand />
-        <button
-          type="button"
-          class="button icon-only quiet"
+        <Button
+          icon={isOpen ? 'close' : 'menu'}
+
+          look="icon-only quiet"
           aria-expanded={isOpen}
           aria-controls="sidebar"
           aria-label={isOpen ? 'Close the menu' : 'Open the menu'}
           onClick={() => setOpen(!isOpen)}
-        >
-          <Icon name={isOpen ? 'close' : 'menu'} />
-        </button>
+        />
       </header>
       <aside id="sidebar" class={isOpen ? 'sidebar open' : 'sidebar'} aria-label="Navigation and account">
         <Brand />
@@ -118,15 +118,12 @@ function Account() {
   return (
     <div class="account">
       {known.tenants.length > 1 ? (
-        <div class="field">
-          <label for="tenant">Tenant</label>
-          <Select
-            wired={{ id: 'tenant' }}
-            value={known.tenant}
-            choices={known.tenants.map((name) => ({ value: name, name }))}
-            choose={(tenant) => void switchTenant(tenant).catch(toastError)}
-          />
-        </div>
+        <SelectField
+          label="Tenant"
+          value={known.tenant}
+          choices={known.tenants.map((name) => ({ value: name, name }))}
+          choose={(tenant) => void switchTenant(tenant).catch(toastError)}
+        />
       ) : (
         <p class="tenant">
           <span class="muted">Tenant</span> <strong>{known.tenant}</strong>
@@ -147,10 +144,7 @@ function Account() {
         <span class="who-name" title={known.user.id}>
           {known.user.name}
         </span>
-        <button type="button" class="button small quiet" onClick={() => void signOut().catch(toastError)}>
-          <Icon name="out" size={16} />
-          Sign out
-        </button>
+        <Button text="Sign out" icon="out" look="small quiet" onClick={() => void signOut().catch(toastError)} />
       </div>
     </div>
   )

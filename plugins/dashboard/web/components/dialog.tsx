@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
-import { useId, useLayoutEffect, useRef } from 'preact/hooks'
-import { Icon } from './icon.tsx'
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { Button } from './button.tsx'
 import { Notice } from './states.tsx'
 
 type DialogProps = { title: string; close: () => void; children: ComponentChildren; wide?: boolean }
@@ -35,9 +35,7 @@ export function Dialog({ title, close, children, wide = false }: DialogProps) {
       <div class="dialog-body">
         <header class="dialog-head">
           <h2 id={id}>{title}</h2>
-          <button type="button" class="button icon-only quiet" aria-label="Close" onClick={close}>
-            <Icon name="close" />
-          </button>
+          <Button icon="close" look="icon-only quiet" aria-label="Close" onClick={close} />
         </header>
         {children}
       </div>
@@ -45,25 +43,42 @@ export function Dialog({ title, close, children, wide = false }: DialogProps) {
   )
 }
 
-type DialogActionsProps = { action: string; tone?: 'primary' | 'danger'; isDisabled: boolean; error?: Error | null; close: () => void }
+type FormProps = {
+  title: string
+  action: string
+  tone?: 'primary' | 'danger'
+  isReady?: boolean
+  close: () => void
+  /** What it throws is shown, and the form stays. */
+  submit: () => Promise<void>
+  children: ComponentChildren
+}
 
-/** The end of a form in a dialog: why it was refused, Cancel, and the button that submits it. */
-export function DialogActions({ action, tone = 'primary', isDisabled, error = null, close }: DialogActionsProps) {
+/** A form in a dialog, with Cancel and the button that submits it. */
+export function FormDialog({ title, action, tone = 'primary', isReady = true, close, submit, children }: FormProps) {
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<Error | null>(null)
+  async function send(event: Event): Promise<void> {
+    event.preventDefault()
+    setBusy(true)
+    setError(null)
+    await submit().catch(setError)
+    setBusy(false)
+  }
   return (
-    <>
-      {error && (
-        <div role="alert">
-          <Notice tone="danger">{error.message}</Notice>
+    <Dialog title={title} close={close}>
+      <form class="form" noValidate onSubmit={(event) => void send(event)}>
+        {children}
+        {error && (
+          <div role="alert">
+            <Notice tone="danger">{error.message}</Notice>
+          </div>
+        )}
+        <div class="form-actions">
+          <Button text="Cancel" onClick={close} />
+          <Button text={action} look={tone} type="submit" disabled={!isReady || isBusy} />
         </div>
-      )}
-      <div class="form-actions">
-        <button type="button" class="button" onClick={close}>
-          Cancel
-        </button>
-        <button type="submit" class={`button ${tone}`} disabled={isDisabled}>
-          {action}
-        </button>
-      </div>
-    </>
+      </form>
+    </Dialog>
   )
 }

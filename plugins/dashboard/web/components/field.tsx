@@ -1,14 +1,10 @@
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, ComponentProps } from 'preact'
 import { useId } from 'preact/hooks'
 
 type Wired = { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }
 
-type FieldProps = {
-  label: ComponentChildren
-  hint?: ComponentChildren
-  error?: string | null
-  children: (wired: Wired) => ComponentChildren
-}
+type Labelled = { label: ComponentChildren; hint?: ComponentChildren; error?: string | null | undefined }
+type FieldProps = Labelled & { children: (wired: Wired) => ComponentChildren }
 
 /** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
 export function Field({ label, hint, error, children }: FieldProps) {
@@ -55,59 +51,53 @@ export function Segmented({ label, value, choices, choose }: SegmentedProps) {
   )
 }
 
-type SelectProps = {
-  wired: Wired | { 'aria-label': string }
-  value: string
-  choices: { value: string; name: string }[]
-  choose: (value: string) => void
-}
+type SelectProps = Labelled & { value: string; choices: { value: string; name: string }[]; choose: (value: string) => void }
 
-export function Select({ wired, value, choices, choose }: SelectProps) {
+/** One of several. */
+export function SelectField({ value, choices, choose, ...field }: SelectProps) {
   return (
-    <select {...wired} class="input" value={value} onChange={(event) => choose(event.currentTarget.value)}>
-      {choices.map((choice) => (
-        <option key={choice.value} value={choice.value}>
-          {choice.name}
-        </option>
-      ))}
-    </select>
+    <Field {...field}>
+      {(wired) => (
+        <select {...wired} class="input" value={value} onChange={(event) => choose(event.currentTarget.value)}>
+          {choices.map((choice) => (
+            <option key={choice.value} value={choice.value}>
+              {choice.name}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
   )
 }
 
-type DateInputProps = {
-  wired: Wired
-  type?: 'date' | 'datetime-local'
-  value: string
-  isRequired?: boolean
-  choose: (value: string) => void
+type InputProps = Labelled & ComponentProps<'input'>
+
+/** An input of one line with its label, and with what else an `input` takes. */
+export function InputField({ label, hint, error, ...input }: InputProps) {
+  return (
+    <Field label={label} hint={hint} error={error}>
+      {(wired) => <input {...wired} class="input" {...input} />}
+    </Field>
+  )
 }
+
+type DateProps = Labelled & { type?: 'date' | 'datetime-local'; value: string; choose: (value: string) => void }
 
 /** A day, or a time of the user's zone. `choose` gets the value as the browser writes it, and an empty one while it is incomplete. */
-export function DateInput({ wired, type = 'date', value, isRequired = false, choose }: DateInputProps) {
-  return (
-    <input
-      {...wired}
-      class="input"
-      type={type}
-      required={isRequired}
-      value={value}
-      onChange={(event) => choose(event.currentTarget.value)}
-    />
-  )
+export function DateField({ choose, ...field }: DateProps) {
+  return <InputField type="date" {...field} onChange={(event) => choose(event.currentTarget.value)} />
 }
 
-type NameInputProps = { wired: Wired; value: string; maxLength?: number; change: (value: string) => void }
+type NameProps = Labelled & { value: string; maxLength?: number; change: (value: string) => void }
 
 /** A name to be typed exactly, without help of the browser. */
-export function NameInput({ wired, value, maxLength, change }: NameInputProps) {
+export function NameField({ change, ...field }: NameProps) {
   return (
-    <input
-      {...wired}
+    <InputField
+      {...field}
       class="input mono"
       autocomplete="off"
       spellcheck={false}
-      maxLength={maxLength}
-      value={value}
       onInput={(event) => change(event.currentTarget.value)}
     />
   )

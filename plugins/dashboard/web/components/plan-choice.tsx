@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { isActive, isMedia, loadPlans, plans, plansError, type Plan } from '../api/plans.ts'
 import { go, here, hrefOf } from '../router.ts'
-import { Field, Select } from './field.tsx'
+import { SelectField } from './field.tsx'
 import type { IconName } from './icon.tsx'
 import { Empty, Failed, Loading, Notice } from './states.tsx'
 
@@ -21,16 +21,12 @@ export function PlanPage({ of, locked, choiceLabel = 'Plan', children }: PlanPag
   const plan = fitting.find(({ name }) => name === asked) ?? fitting.find(isActive) ?? fitting[0]
   if (!plan) return <Locked {...locked} />
   const choice = fitting.length > 1 && (
-    <Field label={choiceLabel}>
-      {(wired) => (
-        <Select
-          wired={wired}
-          value={plan.name}
-          choices={fitting.map(({ name, display_name }) => ({ value: name, name: display_name }))}
-          choose={(name) => go(`${here.value.path}?plan=${encodeURIComponent(name)}`, { replace: true })}
-        />
-      )}
-    </Field>
+    <SelectField
+      label={choiceLabel}
+      value={plan.name}
+      choices={fitting.map(({ name, display_name }) => ({ value: name, name: display_name }))}
+      choose={(name) => go(`${here.value.path}?plan=${encodeURIComponent(name)}`, { replace: true })}
+    />
   )
   if (isActive(plan)) return <>{children(plan, choice)}</>
   return (

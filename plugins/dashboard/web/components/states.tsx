@@ -1,6 +1,7 @@
 /** Empty, loading and failed, as designed states of a page or a card. */
 import type { ComponentChildren } from 'preact'
 import { Problem } from '../api/client.ts'
+import { Button } from './button.tsx'
 import { Icon, type IconName } from './icon.tsx'
 
 export function Loading({ lines = 3, label = 'Loading' }: { lines?: number; label?: string }) {
@@ -38,11 +39,7 @@ export function Failed({ error, retry }: { error: Error; retry?: () => unknown }
       </span>
       <p class="empty-title">{isUnreachable ? 'No connection' : 'This could not be loaded'}</p>
       <p class="muted">{error.message}</p>
-      {retry && (
-        <button type="button" class="button" onClick={() => void retry()}>
-          Try again
-        </button>
-      )}
+      {retry && <Button text="Try again" onClick={() => void retry()} />}
     </div>
   )
 }

@@ -1,5 +1,6 @@
 /** Short messages about what has just happened, announced to screen readers. */
 import { signal } from '@preact/signals'
+import { Button } from './button.tsx'
 import { Icon } from './icon.tsx'
 
 type Toast = { id: number; tone: 'ok' | 'danger' | 'info'; text: string }
@@ -30,9 +31,7 @@ export function Toasts() {
         <div key={id} class={`toast tone-${tone}`}>
           <Icon name={tone === 'danger' ? 'warning' : tone === 'ok' ? 'check' : 'info'} />
           <span>{text}</span>
-          <button type="button" class="button icon-only quiet" aria-label="Dismiss" onClick={() => dismiss(id)}>
-            <Icon name="close" size={16} />
-          </button>
+          <Button icon="close" look="icon-only quiet" aria-label="Dismiss" onClick={() => dismiss(id)} />
         </div>
       ))}
     </div>

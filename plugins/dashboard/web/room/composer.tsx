@@ -1,6 +1,6 @@
 /** The form of a generation: kind, prompt and parameters, the price, and the button that spends it. */
 import { useEffect, useState } from 'preact/hooks'
-import { Field, Segmented, Select } from '../components/field.tsx'
+import { Field, InputField, Segmented, SelectField } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import { CreateButton } from './create-button.tsx'
 import { FirstFrame } from './first-frame.tsx'
@@ -112,42 +112,28 @@ function Parameters({ kind, draft, set }: Props) {
       </button>
       {isOpen && (
         <div class="grid two">
-          <Seed seed={draft.seed} choose={(value) => set({ seed: value })} />
+          <InputField
+            label="Seed"
+            hint="The same one repeats a result."
+            type="number"
+            min={0}
+            max={2147483647}
+            step={1}
+            value={draft.seed}
+            onInput={(event) => set({ seed: event.currentTarget.value })}
+          />
           <Options {...{ kind, draft, set }} />
           {(kind.formats?.length ?? 0) > 1 && (
-            <Field label="Format">
-              {(wired) => (
-                <Select
-                  wired={wired}
-                  value={draft.format || kind.formats?.[0] || ''}
-                  choices={(kind.formats ?? []).map((value) => ({ value, name: value.toUpperCase() }))}
-                  choose={(format) => set({ format })}
-                />
-              )}
-            </Field>
+            <SelectField
+              label="Format"
+              value={draft.format || kind.formats?.[0] || ''}
+              choices={(kind.formats ?? []).map((value) => ({ value, name: value.toUpperCase() }))}
+              choose={(format) => set({ format })}
+            />
           )}
         </div>
       )}
     </>
-  )
-}
-
-function Seed({ seed, choose }: { seed: string; choose: (seed: string) => void }) {
-  return (
-    <Field label="Seed" hint="The same one repeats a result.">
-      {(wired) => (
-        <input
-          {...wired}
-          class="input"
-          type="number"
-          min={0}
-          max={2147483647}
-          step={1}
-          value={seed}
-          onInput={(event) => choose(event.currentTarget.value)}
-        />
-      )}
-    </Field>
   )
 }
 

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks'
 import { Problem } from '../api/client.ts'
-import { Icon } from '../components/icon.tsx'
+import { Button } from '../components/button.tsx'
 import { Notice } from '../components/states.tsx'
 import { createTask, randomKey, type Body } from './media-api.ts'
 import { sentenceOf, type Quoted } from './price.tsx'
@@ -37,15 +37,15 @@ export function CreateButton({ body, quoted, name }: { body: Body | null; quoted
   }
   return (
     <>
-      <button
-        type="button"
-        class="button primary large create"
+      <Button
+        text={isBusy ? 'One moment …' : name}
+        icon="spark"
+
+        look="primary large create"
         disabled={body === null || isUnaffordable || quoted.state === 'refused'}
         aria-disabled={isBusy}
         onClick={() => void create()}
-      >
-        <Icon name="spark" size={18} /> {isBusy ? 'One moment …' : name}
-      </button>
+      />
       {problem && (
         <div role="alert" class="room-problem">
           <Notice tone="danger">{sentenceOf(problem)}</Notice>

@@ -1,6 +1,7 @@
 /** The picture that a video begins with: a result of the gallery, a file of the person, or an address. */
 import { Problem } from '../api/client.ts'
-import { Field } from '../components/field.tsx'
+import { Button } from '../components/button.tsx'
+import { InputField } from '../components/field.tsx'
 import { label } from '../format.ts'
 import { familyOf } from './labels.ts'
 import type { Source } from './media-api.ts'
@@ -22,25 +23,17 @@ export function FirstFrame({ frame, choose }: { frame: Source | null; choose: (f
           <Chosen source={frame} isShownBelow={false} />
         </div>
       ) : (
-        <Field label={`${label('image_url')} (optional)`} hint="An image from the gallery, a file, or an address.">
-          {(wired) => (
-            <input
-              {...wired}
-              class="input"
-              inputMode="url"
-              value={frame?.url ?? ''}
-              onInput={({ currentTarget: { value: url } }) => choose(url === '' ? null : { ...UNKNOWN, url, name: url })}
-            />
-          )}
-        </Field>
+        <InputField
+          label={`${label('image_url')} (optional)`}
+          hint="An image from the gallery, a file, or an address."
+          inputMode="url"
+          value={frame?.url ?? ''}
+          onInput={({ currentTarget: { value: url } }) => choose(url === '' ? null : { ...UNKNOWN, url, name: url })}
+        />
       )}
       <div class="row">
         <DropZone send={send} isMany={false} action={frame === null ? 'Choose a file' : 'Choose another file'} isSmall />
-        {frame !== null && (
-          <button type="button" class="button small quiet" onClick={() => choose(null)}>
-            Remove
-          </button>
-        )}
+        {frame !== null && <Button text="Remove" look="small quiet" onClick={() => choose(null)} />}
       </div>
       <UploadState uploading={uploading} problem={problem} />
     </div>

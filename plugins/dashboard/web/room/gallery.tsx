@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { outage } from '../api/client.ts'
 import { downloadOf, isTransparent, KINDS, resultsOf, urlOf, taskKind, type Task } from '../api/tasks.ts'
+import { Button } from '../components/button.tsx'
 import { Card } from '../components/card.tsx'
 import { Segmented } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -69,11 +70,7 @@ export function Gallery() {
           ))}
         </ul>
       )}
-      {pages?.hasMore && (
-        <button type="button" class="button" disabled={isBusy} onClick={() => void load(pages.next)}>
-          Show older
-        </button>
-      )}
+      {pages?.hasMore && <Button text="Show older" disabled={isBusy} onClick={() => void load(pages.next)} />}
     </Card>
   )
 }
@@ -108,9 +105,7 @@ function GalleryItem({ task, name }: { task: Task; name: string }) {
         <Ago at={task.created_at} />
       </p>
       <div class="row gallery-actions">
-        <button type="button" class="button small" aria-label={`${action}: ${name}`} onClick={() => useAsInput(room, source)}>
-          {action}
-        </button>
+        <Button text={action} look="small" aria-label={`${action}: ${name}`} onClick={() => useAsInput(room, source)} />
         <a class="button small icon-only quiet" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
           <Icon name="download" size={16} />
         </a>

@@ -1,4 +1,5 @@
 /** What the stage shows before anything was made: what to do, and prompts to begin with. */
+import { Button } from '../components/button.tsx'
 import { Empty } from '../components/states.tsx'
 import { useRoom } from './room-state.ts'
 
@@ -24,16 +25,15 @@ export function Ideas() {
       <ul class="ideas" aria-label="Ideas">
         {(IDEAS[draft.kind] ?? []).map((idea) => (
           <li key={idea}>
-            <button
-              type="button"
-              class="button small quiet"
+            <Button
+              text={idea}
+
+              look="small quiet"
               onClick={() => {
                 state.draft.value = { ...draft, prompt: idea }
                 document.querySelector<HTMLElement>('.room-prompt')?.focus()
               }}
-            >
-              {idea}
-            </button>
+            />
           </li>
         ))}
       </ul>

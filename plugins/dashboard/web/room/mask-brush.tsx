@@ -1,7 +1,7 @@
 /** Marks a part of a picture with a brush: by pointer, or by keyboard with a cursor that paints. */
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { Button } from '../components/button.tsx'
 import { Segmented } from '../components/field.tsx'
-import { Icon } from '../components/icon.tsx'
 import type { Source } from './media-api.ts'
 import { addPoint, drawStrokes, maskUrl, type Point, type Stroke } from './mask-strokes.ts'
 import type { Edit } from './operation-body.ts'
@@ -144,12 +144,8 @@ function BrushTools({ tool, setTool, size, setSize, strokes, undo, clear }: Tool
       <label class="brush-size">
         Size <input type="range" min={2} max={50} step={1} value={size} onInput={(event) => setSize(Number(event.currentTarget.value))} />
       </label>
-      <button type="button" class="button small" disabled={strokes === 0} onClick={undo}>
-        <Icon name="back" size={16} /> Undo
-      </button>
-      <button type="button" class="button small quiet" disabled={strokes === 0} onClick={clear}>
-        Clear
-      </button>
+      <Button text="Undo" icon="back" look="small" disabled={strokes === 0} onClick={undo} />
+      <Button text="Clear" look="small quiet" disabled={strokes === 0} onClick={clear} />
     </div>
   )
 }

@@ -1,6 +1,6 @@
 /** The parameters of an operation: a brush, handles, and one control for each further field of its schema. */
 import { useState } from 'preact/hooks'
-import { Field, Segmented, Select } from '../components/field.tsx'
+import { InputField, Segmented, SelectField } from '../components/field.tsx'
 import { Icon } from '../components/icon.tsx'
 import { label } from '../format.ts'
 import { MaskBrush } from './mask-brush.tsx'
@@ -86,16 +86,12 @@ export function Control({ name, schema, value, isRequired, change }: ControlProp
     )
   if (schema.type === 'number' || schema.type === 'integer') return <NumberField {...{ title, schema, value, change }} />
   return (
-    <Field label={title} hint={schema.description}>
-      {(wired) => (
-        <input
-          {...wired}
-          class="input"
-          value={String(value ?? '')}
-          onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : currentTarget.value)}
-        />
-      )}
-    </Field>
+    <InputField
+      label={title}
+      hint={schema.description}
+      value={String(value ?? '')}
+      onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : currentTarget.value)}
+    />
   )
 }
 
@@ -103,20 +99,16 @@ type Titled = Pick<ControlProps, 'schema' | 'value' | 'change'> & { title: strin
 
 function NumberField({ title, schema, value, change }: Titled) {
   return (
-    <Field label={title} hint={schema.description}>
-      {(wired) => (
-        <input
-          {...wired}
-          class="input"
-          type="number"
-          min={schema.minimum}
-          max={schema.maximum}
-          step={schema.type === 'integer' ? 1 : 0.05}
-          value={String(value ?? '')}
-          onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : Number(currentTarget.value))}
-        />
-      )}
-    </Field>
+    <InputField
+      label={title}
+      hint={schema.description}
+      type="number"
+      min={schema.minimum}
+      max={schema.maximum}
+      step={schema.type === 'integer' ? 1 : 0.05}
+      value={String(value ?? '')}
+      onInput={({ currentTarget }) => change(currentTarget.value === '' ? undefined : Number(currentTarget.value))}
+    />
   )
 }
 
@@ -125,8 +117,7 @@ function Choice({ title, schema, value, change }: Titled) {
   const choices = options.map((option) => ({ value: String(option), name: option === '' ? 'Automatic' : label(String(option)) }))
   const choose = (chosen: string) => change(options.find((option) => String(option) === chosen))
   const chosen = String(value ?? options[0])
-  if (choices.length > SEGMENTS_MAX)
-    return <Field label={title}>{(wired) => <Select wired={wired} value={chosen} choices={choices} choose={choose} />}</Field>
+  if (choices.length > SEGMENTS_MAX) return <SelectField label={title} value={chosen} choices={choices} choose={choose} />
   return (
     <div class="field">
       <span class="field-label">{title}</span>

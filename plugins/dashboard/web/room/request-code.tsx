@@ -2,10 +2,10 @@
 import { useState } from 'preact/hooks'
 import { listKeys } from '../api/keys.ts'
 import { session } from '../api/session.ts'
+import { Button } from '../components/button.tsx'
 import { Code } from '../components/copy.tsx'
 import { Dialog } from '../components/dialog.tsx'
 import { Segmented } from '../components/field.tsx'
-import { Icon } from '../components/icon.tsx'
 import { useLoad } from '../components/load.tsx'
 import { variableOf } from '../key-variable.ts'
 import type { Body } from './media-api.ts'
@@ -17,9 +17,7 @@ export function RequestCode({ body }: { body: Body | null }) {
   const [isOpen, setOpen] = useState(false)
   return (
     <>
-      <button type="button" class="button quiet show-code" disabled={body === null} onClick={() => setOpen(true)}>
-        <Icon name="code" size={18} /> Code
-      </button>
+      <Button text="Code" icon="code" look="quiet show-code" disabled={body === null} onClick={() => setOpen(true)} />
       {isOpen && body && <CodeDialog body={body} close={() => setOpen(false)} />}
     </>
   )

@@ -1,6 +1,7 @@
 /** The source of an operation: a file by drop, paste or picker, or a result; shown with what it is. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Problem } from '../api/client.ts'
+import { Button } from '../components/button.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Notice } from '../components/states.tsx'
 import { upload, type Source } from './media-api.ts'
@@ -52,11 +53,7 @@ export function SourceInput({ isShownBelow }: { isShownBelow: boolean }) {
       {source && <Chosen source={source} isShownBelow={isShownBelow} />}
       <div class="row">
         <DropZone send={send} isMany={false} action={source ? 'Choose another file' : 'Choose a file'} isSmall={source !== undefined} />
-        {source && (
-          <button type="button" class="button small quiet" onClick={() => state.setSources([])}>
-            Remove
-          </button>
-        )}
+        {source && <Button text="Remove" look="small quiet" onClick={() => state.setSources([])} />}
         <Undo />
       </div>
       <UploadState uploading={uploading} problem={problem} />
@@ -70,9 +67,7 @@ export function UploadState({ uploading, problem }: { uploading: Uploading | nul
       {uploading && (
         <div class="uploading" role="status">
           <span class="clip">Uploading {uploading.name}</span>
-          <button type="button" class="button small quiet" onClick={uploading.stop}>
-            Cancel
-          </button>
+          <Button text="Cancel" look="small quiet" onClick={uploading.stop} />
           <progress class="bar" max={1} value={uploading.share} aria-label={`Upload of ${uploading.name}`} />
         </div>
       )}
@@ -124,9 +119,7 @@ export function DropZone({ send, isMany, action, isSmall }: ZoneProps) {
           <p>Drop an image, a video or an audio file here, or paste it.</p>
         </>
       )}
-      <button type="button" class="button small" onClick={() => picker.current?.click()}>
-        {action}
-      </button>
+      <Button text={action} look="small" onClick={() => picker.current?.click()} />
       {!isSmall && <p class="hint">Up to 100 MiB, or take a result from the gallery.</p>}
       <input
         ref={picker}
@@ -149,11 +142,7 @@ export function DropZone({ send, isMany, action, isSmall }: ZoneProps) {
 export function Undo() {
   const { state } = useRoom()
   if (state.earlier.value.length === 0) return null
-  return (
-    <button type="button" class="button small" onClick={state.undo}>
-      <Icon name="back" size={16} /> Previous input
-    </button>
-  )
+  return <Button text="Previous input" icon="back" look="small" onClick={state.undo} />
 }
 
 export function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {

@@ -1,4 +1,5 @@
 /** The sources of a merge in their order. */
+import { Button } from '../components/button.tsx'
 import { Icon } from '../components/icon.tsx'
 import { useRoom } from './room-state.ts'
 import { DropZone, Undo, UploadState, useUploads } from './source-input.tsx'
@@ -28,32 +29,29 @@ export function SourceList() {
             </span>
             {durationMs !== null && <span class="muted">{lengthInWords(durationMs)}</span>}
             <span class="row">
-              <button
-                type="button"
-                class="button small quiet"
+              <Button
+                text="↑"
+
+                look="small quiet"
                 aria-label={`Move ${name} up`}
                 disabled={at === 0}
                 onClick={() => move(at, at - 1)}
-              >
-                ↑
-              </button>
-              <button
-                type="button"
-                class="button small quiet"
+              />
+              <Button
+                text="↓"
+
+                look="small quiet"
                 aria-label={`Move ${name} down`}
                 disabled={at === sources.length - 1}
                 onClick={() => move(at, at + 1)}
-              >
-                ↓
-              </button>
-              <button
-                type="button"
-                class="button small quiet"
+              />
+              <Button
+                icon="close"
+
+                look="small quiet"
                 aria-label={`Remove ${name}`}
                 onClick={() => state.setSources(sources.filter((_, other) => other !== at))}
-              >
-                <Icon name="close" size={16} />
-              </button>
+              />
             </span>
           </li>
         ))}

@@ -1,6 +1,7 @@
 /** The task that was started or chosen last: its progress, why it failed, or what it made. */
 import { useState } from 'preact/hooks'
 import { cancelTask, downloadOf, isFinal, isTransparent, resultsOf, taskKind, urlOf, type Task } from '../api/tasks.ts'
+import { Button } from '../components/button.tsx'
 import { CopyButton } from '../components/copy.tsx'
 import { Dialog } from '../components/dialog.tsx'
 import { Icon } from '../components/icon.tsx'
@@ -57,9 +58,7 @@ function UnderWay({ task }: { task: Task }) {
         {where}
         {!isQueued && task.progress > 0 && <> · {task.progress}%</>} <span class="muted">· {money(task.estimated_cost)} held</span>
       </p>
-      <button type="button" class="button" disabled={isCanceling} onClick={() => void cancel()}>
-        <Icon name="close" size={18} /> Cancel
-      </button>
+      <Button text="Cancel" icon="close" disabled={isCanceling} onClick={() => void cancel()} />
     </div>
   )
 }
@@ -82,9 +81,7 @@ function Ended({ task }: { task: Task }) {
         <a class="button quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
           Details
         </a>
-        <button type="button" class="button quiet" onClick={() => (state.current.value = null)}>
-          Close
-        </button>
+        <Button text="Close" look="quiet" onClick={() => (state.current.value = null)} />
       </div>
     </div>
   )
@@ -136,9 +133,7 @@ function Finished({ task }: { task: Task }) {
         <a class="button primary" href={downloadOf(task, result)} download>
           <Icon name="download" size={18} /> Download
         </a>
-        <button type="button" class="button" onClick={() => useAsInput(room, source)}>
-          <Icon name="spark" size={18} /> {inputAction(room, source)}
-        </button>
+        <Button text={inputAction(room, source)} icon="spark" onClick={() => useAsInput(room, source)} />
         {task.object === 'generation' && <ReusePrompt task={task} />}
         {familyOf(result.content_type) === 'image' && <Zoom url={url} name={nameOf(task)} />}
         <CopyButton text={url} label="Copy link" isSmall={false} />
@@ -163,11 +158,7 @@ function ReusePrompt({ task }: { task: Task }) {
     state.mode.value = 'make'
     requestAnimationFrame(() => document.querySelector<HTMLElement>('.room-prompt')?.focus())
   }
-  return (
-    <button type="button" class="button" onClick={reuse}>
-      <Icon name="refresh" size={18} /> Reuse prompt
-    </button>
-  )
+  return <Button text="Reuse prompt" icon="refresh" onClick={reuse} />
 }
 
 /** The picture pixel by pixel, to move around in. */
@@ -175,9 +166,7 @@ function Zoom({ url, name }: { url: string; name: string }) {
   const [isOpen, setOpen] = useState(false)
   return (
     <>
-      <button type="button" class="button" onClick={() => setOpen(true)}>
-        <Icon name="eye" size={18} /> Zoom
-      </button>
+      <Button text="Zoom" icon="eye" onClick={() => setOpen(true)} />
       {isOpen && (
         <Dialog title={name} close={() => setOpen(false)} wide>
           <div class="zoom" tabIndex={0} role="region" aria-label="Picture at full size">

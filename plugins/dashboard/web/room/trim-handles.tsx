@@ -3,6 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import type { Source } from './media-api.ts'
 import type { Edit } from './operation-body.ts'
 import { familyOf } from './labels.ts'
+import { Button } from '../components/button.tsx'
 
 const STEP = 0.1
 const SHORTEST = 0.1
@@ -27,6 +28,10 @@ export function TrimHandles({ edit, set, source }: Props) {
     set({ end: next >= length ? null : next })
     seek(next)
   }
+  const handles = [
+    { name: 'Start', at: edit.start, move: setStart },
+    { name: 'End', at: end, move: setEnd },
+  ]
   const media = {
     ref: player,
     src: source.url,
@@ -45,34 +50,23 @@ export function TrimHandles({ edit, set, source }: Props) {
           style={{ left: `${(edit.start / length) * 100}%`, right: `${100 - (end / length) * 100}%` }}
           aria-hidden="true"
         />
-        <input
-          type="range"
-          min={0}
-          max={length}
-          step={STEP}
-          value={edit.start}
-          aria-label="Start"
-          aria-valuetext={`${edit.start.toFixed(1)} seconds`}
-          onInput={(event) => setStart(Number(event.currentTarget.value))}
-        />
-        <input
-          type="range"
-          min={0}
-          max={length}
-          step={STEP}
-          value={end}
-          aria-label="End"
-          aria-valuetext={`${end.toFixed(1)} seconds`}
-          onInput={(event) => setEnd(Number(event.currentTarget.value))}
-        />
+        {handles.map(({ name, at, move }) => (
+          <input
+            key={name}
+            type="range"
+            min={0}
+            max={length}
+            step={STEP}
+            value={at}
+            aria-label={name}
+            aria-valuetext={`${at.toFixed(1)} seconds`}
+            onInput={(event) => move(Number(event.currentTarget.value))}
+          />
+        ))}
       </div>
       <div class="row">
-        <button type="button" class="button small" onClick={() => setStart(player.current?.currentTime ?? 0)}>
-          Start here
-        </button>
-        <button type="button" class="button small" onClick={() => setEnd(player.current?.currentTime ?? length)}>
-          End here
-        </button>
+        <Button text="Start here" look="small" onClick={() => setStart(player.current?.currentTime ?? 0)} />
+        <Button text="End here" look="small" onClick={() => setEnd(player.current?.currentTime ?? length)} />
         <output class="muted">
           {edit.start.toFixed(1)} s to {end.toFixed(1)} s: {(end - edit.start).toFixed(1)} s stay
         </output>

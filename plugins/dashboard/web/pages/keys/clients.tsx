@@ -4,7 +4,7 @@ import type { Key } from '../../api/keys.ts'
 import { session } from '../../api/session.ts'
 import { Card } from '../../components/card.tsx'
 import { Code } from '../../components/copy.tsx'
-import { Field, Segmented, Select } from '../../components/field.tsx'
+import { Segmented, SelectField } from '../../components/field.tsx'
 import { Notice } from '../../components/states.tsx'
 import { revealed } from './revealed.ts'
 import { CLIENTS, partsFor } from './snippets.ts'
@@ -56,16 +56,8 @@ export function Clients({ keys }: { keys: Key[] }) {
       }
     >
       <div class="grid">
-        <Field label="Client">
-          {(wired) => (
-            <Select wired={wired} value={client.id} choices={clients.map(({ id, name }) => ({ value: id, name }))} choose={setClientId} />
-          )}
-        </Field>
-        <Field label="Key">
-          {(wired) => (
-            <Select wired={wired} value={key.name} choices={fitting.map(({ name }) => ({ value: name, name }))} choose={setKeyName} />
-          )}
-        </Field>
+        <SelectField label="Client" value={client.id} choices={clients.map(({ id, name }) => ({ value: id, name }))} choose={setClientId} />
+        <SelectField label="Key" value={key.name} choices={fitting.map(({ name }) => ({ value: name, name }))} choose={setKeyName} />
       </div>
       {!secret && <Notice>Reveal {key.name} above, and its key is filled in here.</Notice>}
       <div class="stack">

@@ -2,8 +2,8 @@ import { useState } from 'preact/hooks'
 import { issueKey, type Key, type NewKey } from '../../api/keys.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
 import { serverTime } from '../../clock.ts'
-import { Dialog, DialogActions } from '../../components/dialog.tsx'
-import { DateInput, Field, NameInput, Select } from '../../components/field.tsx'
+import { FormDialog } from '../../components/dialog.tsx'
+import { DateField, NameField, SelectField } from '../../components/field.tsx'
 import { hrefOf } from '../../router.ts'
 import { LimitField, limitFaults, limitOf } from './limit-field.tsx'
 
@@ -35,8 +35,6 @@ function newKey({ name, plan, limit, expires }: Draft, isAmount: boolean): NewKe
 export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: () => void; issued: (key: Key) => void }) {
   const [draft, setDraft] = useState<Draft>({ name: '', plan: plans[0]?.name ?? '', limit: '', expires: '' })
   const [wasSent, setSent] = useState(false)
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<Error | null>(null)
   const plan = plans.find(({ name }) => name === draft.plan)
   const isAmount = plan !== undefined && isMedia(plan)
   const faults = wasSent ? faultsOf(draft, plan) : {}
@@ -44,39 +42,36 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
   async function submit(): Promise<void> {
     setSent(true)
     if (Object.keys(faultsOf(draft, plan)).length > 0) return
-    setBusy(true)
-    setError(null)
-    await issueKey(newKey(draft, isAmount)).then(issued, setError)
-    setBusy(false)
+    issued(await issueKey(newKey(draft, isAmount)))
   }
   return (
-    <Dialog title="Issue a key" close={close}>
-      <form class="form" noValidate onSubmit={(event) => (event.preventDefault(), void submit())}>
-        <Field label="Name" hint="For you: the program or person that uses the key, such as ci-robot." error={faults.name ?? null}>
-          {(wired) => <NameInput wired={wired} value={draft.name} maxLength={63} change={(name) => set({ name })} />}
-        </Field>
-        <Field
-          label="Plan"
-          hint={plan && `${isAmount ? 'Opens the Media API.' : 'Opens the Coding Plan API.'} At most ${plan.key_policy.max_keys} keys.`}
-        >
-          {(wired) => (
-            <Select
-              wired={wired}
-              value={draft.plan}
-              choices={plans.map(({ name, display_name, product }) => ({ value: name, name: `${display_name} (${product})` }))}
-              choose={(chosen) => set({ plan: chosen, limit: '' })}
-            />
-          )}
-        </Field>
-        <LimitField isAmount={isAmount} value={draft.limit} error={faults.limit ?? null} change={(limit) => set({ limit })} />
-        <Field label="Expires (optional)" hint="The key stops at the beginning of this day." error={faults.expires ?? null}>
-          {(wired) => <DateInput wired={wired} value={draft.expires} choose={(expires) => set({ expires })} />}
-        </Field>
-        <DialogActions action="Issue" isDisabled={isBusy} error={error} close={close} />
-        <p class="hint">
-          What a key may do is set by <a href={hrefOf('/')}>its plan</a>.
-        </p>
-      </form>
-    </Dialog>
+    <FormDialog title="Issue a key" action="Issue" close={close} submit={submit}>
+      <NameField
+        label="Name"
+        hint="For you: the program or person that uses the key, such as ci-robot."
+        error={faults.name}
+        value={draft.name}
+        maxLength={63}
+        change={(name) => set({ name })}
+      />
+      <SelectField
+        label="Plan"
+        hint={plan && `${isAmount ? 'Opens the Media API.' : 'Opens the Coding Plan API.'} At most ${plan.key_policy.max_keys} keys.`}
+        value={draft.plan}
+        choices={plans.map(({ name, display_name, product }) => ({ value: name, name: `${display_name} (${product})` }))}
+        choose={(chosen) => set({ plan: chosen, limit: '' })}
+      />
+      <LimitField isAmount={isAmount} value={draft.limit} error={faults.limit ?? null} change={(limit) => set({ limit })} />
+      <DateField
+        label="Expires (optional)"
+        hint="The key stops at the beginning of this day."
+        error={faults.expires}
+        value={draft.expires}
+        choose={(expires) => set({ expires })}
+      />
+      <p class="hint">
+        What a key may do is set by <a href={hrefOf('/')}>its plan</a>.
+      </p>
+    </FormDialog>
   )
 }

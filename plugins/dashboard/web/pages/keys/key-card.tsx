@@ -4,9 +4,9 @@ import { Problem } from '../../api/client.ts'
 import type { Plan } from '../../api/plans.ts'
 import { session } from '../../api/session.ts'
 import { now } from '../../clock.ts'
+import { Button } from '../../components/button.tsx'
 import { Fact } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Badge, Notice, type Tone } from '../../components/states.tsx'
 import { Ago, Countdown } from '../../components/time.tsx'
 import { toast, toastError } from '../../components/toasts.tsx'
@@ -84,21 +84,19 @@ function Secret({ of: key }: { of: Key }) {
       {shown ? (
         <span class="row">
           <CopyButton text={shown.secret} label="Copy key" />
-          <button type="button" class="button small" onClick={() => forget(key.name)}>
-            Hide
-          </button>
+          <Button text="Hide" look="small" onClick={() => forget(key.name)} />
         </span>
       ) : (
         session.value?.key_reveal && (
-          <button
-            type="button"
-            class="button small"
+          <Button
+            text="Reveal"
+            icon="eye"
+
+            look="small"
             disabled={isBusy || key.state !== 'Active'}
             onClick={() => void show()}
             aria-label={`Reveal ${key.name}`}
-          >
-            <Icon name="eye" size={16} /> Reveal
-          </button>
+          />
         )
       )}
     </div>
@@ -133,27 +131,15 @@ function Actions({ of: { name, state, reason }, ask, resume }: ActionsProps) {
     <div class="row">
       {state === 'Active' ? (
         <>
-          <button type="button" class="button small" aria-label={`Rotate ${name}`} onClick={() => ask('rotate')}>
-            <Icon name="rotate" size={16} /> Rotate
-          </button>
-          <button type="button" class="button small" aria-label={`Suspend ${name}`} onClick={() => ask('suspend')}>
-            <Icon name="pause" size={16} /> Suspend
-          </button>
+          <Button text="Rotate" icon="rotate" look="small" aria-label={`Rotate ${name}`} onClick={() => ask('rotate')} />
+          <Button text="Suspend" icon="pause" look="small" aria-label={`Suspend ${name}`} onClick={() => ask('suspend')} />
         </>
       ) : (
         // What its plan holds back, nobody resumes.
-        reason === 'KeySuspended' && (
-          <button type="button" class="button small" aria-label={`Resume ${name}`} onClick={resume}>
-            <Icon name="play" size={16} /> Resume
-          </button>
-        )
+        reason === 'KeySuspended' && <Button text="Resume" icon="play" look="small" aria-label={`Resume ${name}`} onClick={resume} />
       )}
-      <button type="button" class="button small" aria-label={`Limit of ${name}`} onClick={() => ask('limit')}>
-        <Icon name="chart" size={16} /> Limit
-      </button>
-      <button type="button" class="button small quiet revoke" aria-label={`Revoke ${name}`} onClick={() => ask('revoke')}>
-        <Icon name="trash" size={16} /> Revoke
-      </button>
+      <Button text="Limit" icon="chart" look="small" aria-label={`Limit of ${name}`} onClick={() => ask('limit')} />
+      <Button text="Revoke" icon="trash" look="small quiet revoke" aria-label={`Revoke ${name}`} onClick={() => ask('revoke')} />
     </div>
   )
 }

@@ -3,8 +3,8 @@ import { useEffect, useState } from 'preact/hooks'
 import { listKeys, type Key, type KeyList } from '../../api/keys.ts'
 import { isActive, plans, type Plan } from '../../api/plans.ts'
 import { session } from '../../api/session.ts'
+import { Button } from '../../components/button.tsx'
 import { Card, PageHead } from '../../components/card.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
 import { toast, toastError } from '../../components/toasts.tsx'
@@ -36,14 +36,14 @@ export function Keys() {
         title="API Keys"
         lead="A key opens one plan's API. It exists here only while its plan is active, and its secret is shown only when you reveal it."
         actions={
-          <button
-            type="button"
-            class="button primary"
+          <Button
+            text="Issue a key"
+            icon="plus"
+
+            look="primary"
             disabled={!management.allowed || active.length === 0}
             onClick={() => setIssuing(true)}
-          >
-            <Icon name="plus" /> Issue a key
-          </button>
+          />
         }
       />
       {!management.allowed && (

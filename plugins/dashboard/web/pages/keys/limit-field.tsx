@@ -1,5 +1,5 @@
 import type { KeyLimit } from '../../api/keys.ts'
-import { Field } from '../../components/field.tsx'
+import { InputField } from '../../components/field.tsx'
 import { UNIT } from '../../format.ts'
 
 const MONEY = /^\d{1,12}(\.\d{1,6})?$/
@@ -21,18 +21,15 @@ type Props = { isAmount: boolean; value: string; error: string | null; change: (
 export function LimitField({ isAmount, value, error, change }: Props) {
   const hint = `This key's share of the ${isAmount ? `allowance in each period, in ${UNIT}` : 'weekly tokens'}.`
   return (
-    <Field label="Limit (optional)" hint={hint} error={error}>
-      {(wired) => (
-        <input
-          {...wired}
-          class="input"
-          inputMode="decimal"
-          autocomplete="off"
-          placeholder={isAmount ? '10.00' : '100000'}
-          value={value}
-          onInput={(event) => change(event.currentTarget.value.trim())}
-        />
-      )}
-    </Field>
+    <InputField
+      label="Limit (optional)"
+      hint={hint}
+      error={error}
+      inputMode="decimal"
+      autocomplete="off"
+      placeholder={isAmount ? '10.00' : '100000'}
+      value={value}
+      onInput={(event) => change(event.currentTarget.value.trim())}
+    />
   )
 }

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { listPayloads, redeliver, type Attempt, type Delivery } from '../../api/tasks.ts'
+import { Button } from '../../components/button.tsx'
 import { Card } from '../../components/card.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad, type Load } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
@@ -57,9 +57,7 @@ function DeliveryItem({ of: { id, task_id: task, event, url, status, next_attemp
             </p>
           )}
         </div>
-        <button type="button" class="button small" disabled={isBusy} onClick={() => void again()}>
-          <Icon name="send" size={16} /> Redeliver
-        </button>
+        <Button text="Redeliver" icon="send" look="small" disabled={isBusy} onClick={() => void again()} />
       </div>
       {attempts.length > 0 && <Attempts attempts={attempts} event={event} />}
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>

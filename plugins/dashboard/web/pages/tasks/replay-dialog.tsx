@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
-import { replay, WEBHOOKS, type Replay } from '../../api/tasks.ts'
+import { replay, WEBHOOKS } from '../../api/tasks.ts'
 import { serverTime } from '../../clock.ts'
-import { Dialog, DialogActions } from '../../components/dialog.tsx'
-import { DateInput, Field, Select } from '../../components/field.tsx'
+import { FormDialog } from '../../components/dialog.tsx'
+import { DateField, SelectField } from '../../components/field.tsx'
 import { toast } from '../../components/toasts.tsx'
 import { label } from '../../format.ts'
 
@@ -24,55 +24,36 @@ export function ReplayDialog({ close }: { close: () => void }) {
     event: '',
     status: 'failed',
   })
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<Error | null>(null)
   const set = (change: Partial<typeof range>) => setRange({ ...range, ...change })
   async function submit(): Promise<void> {
-    setBusy(true)
-    setError(null)
-    try {
-      const body: Replay = {
-        since: new Date(range.since).toISOString(),
-        until: new Date(range.until).toISOString(),
-        ...(range.event ? { event: range.event } : {}),
-        ...(range.status ? { status: range.status } : {}),
-      }
-      const count = await replay(body)
-      toast(
-        count === 0
-          ? 'No delivery fits, so none is sent again.'
-          : `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} being sent again.`,
-        count === 0 ? 'info' : 'ok',
-      )
-      close()
-    } catch (failure) {
-      setError(failure instanceof RangeError ? new Error('Give both times.') : (failure as Error))
-      setBusy(false)
-    }
+    const { since, until, event, status } = range
+    if (since === '' || until === '') throw new Error('Give both times.')
+    const count = await replay({
+      since: new Date(since).toISOString(),
+      until: new Date(until).toISOString(),
+      ...(event ? { event } : {}),
+      ...(status ? { status } : {}),
+    })
+    toast(
+      count === 0
+        ? 'No delivery fits, so none is sent again.'
+        : `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} being sent again.`,
+      count === 0 ? 'info' : 'ok',
+    )
+    close()
   }
   return (
-    <Dialog title="Replay webhooks" close={close}>
-      <form class="form" onSubmit={(event) => (event.preventDefault(), void submit())}>
-        <p>
-          Sends the webhooks of this time range again, at most 31 days at a time. Their ids stay the same, so your receiver can skip those
-          it already has.
-        </p>
-        <div class="grid two">
-          <Field label="From">
-            {(wired) => <DateInput wired={wired} type="datetime-local" isRequired value={range.since} choose={(since) => set({ since })} />}
-          </Field>
-          <Field label="To">
-            {(wired) => <DateInput wired={wired} type="datetime-local" isRequired value={range.until} choose={(until) => set({ until })} />}
-          </Field>
-          <Field label="Event">
-            {(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}
-          </Field>
-          <Field label="Status">
-            {(wired) => <Select wired={wired} value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />}
-          </Field>
-        </div>
-        <DialogActions action="Replay" isDisabled={isBusy} error={error} close={close} />
-      </form>
-    </Dialog>
+    <FormDialog title="Replay webhooks" action="Replay" close={close} submit={submit}>
+      <p>
+        Sends the webhooks of this time range again, at most 31 days at a time. Their ids stay the same, so your receiver can skip those it
+        already has.
+      </p>
+      <div class="grid two">
+        <DateField label="From" type="datetime-local" value={range.since} choose={(since) => set({ since })} />
+        <DateField label="To" type="datetime-local" value={range.until} choose={(until) => set({ until })} />
+        <SelectField label="Event" value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />
+        <SelectField label="Status" value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />
+      </div>
+    </FormDialog>
   )
 }

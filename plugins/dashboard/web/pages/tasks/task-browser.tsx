@@ -1,8 +1,8 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
 import { KINDS, listTasks, OPERATIONS, STATUSES, taskKind, WEBHOOKS, type Filter, type Task } from '../../api/tasks.ts'
-import { DateInput, Field, Select } from '../../components/field.tsx'
-import { Icon } from '../../components/icon.tsx'
+import { DateField, SelectField } from '../../components/field.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
+import { Pages } from '../../components/pages.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Ago } from '../../components/time.tsx'
@@ -20,6 +20,7 @@ export function TaskBrowser({ filter, show }: Props) {
   // The state of webhooks is looked for task by task: that is too much for every few seconds.
   const everyMs = filter.webhook === undefined ? TASKS_MS : undefined
   const load = useLoad((abort) => listTasks(withTimes(filter), abort), [JSON.stringify(filter)], everyMs)
+  const { cursor: _at, ...newest } = filter
   return (
     <>
       <Filters filter={filter} show={show} />
@@ -28,7 +29,12 @@ export function TaskBrowser({ filter, show }: Props) {
           {(page) => (
             <>
               {page.data.length === 0 ? <NoTasks filter={filter} examined={page.examined} /> : <List tasks={page.data} />}
-              <Pages filter={filter} show={show} next={page.has_more ? page.next_cursor : null} />
+              <Pages
+                of="tasks"
+                isFirst={filter.cursor === undefined}
+                next={page.has_more ? page.next_cursor : null}
+                show={(cursor) => show(cursor === null ? newest : { ...newest, cursor })}
+              />
             </>
           )}
         </Async>
@@ -55,23 +61,11 @@ function Filters({ filter, show }: Props) {
   const any = (names: readonly string[]) => [{ value: '', name: 'Any' }, ...names.map((value) => ({ value, name: label(value) }))]
   return (
     <div class="filters" role="search" aria-label="Filter tasks">
-      <Field label="Kind">
-        {(wired) => (
-          <Select wired={wired} value={filter.kind ?? ''} choices={any([...KINDS, ...OPERATIONS])} choose={(kind) => set({ kind })} />
-        )}
-      </Field>
-      <Field label="Status">
-        {(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}
-      </Field>
-      <Field label="Webhook">
-        {(wired) => <Select wired={wired} value={filter.webhook ?? ''} choices={any(WEBHOOKS)} choose={(webhook) => set({ webhook })} />}
-      </Field>
-      <Field label="From">
-        {(wired) => <DateInput wired={wired} value={filter.created_after ?? ''} choose={(created_after) => set({ created_after })} />}
-      </Field>
-      <Field label="To">
-        {(wired) => <DateInput wired={wired} value={filter.created_before ?? ''} choose={(created_before) => set({ created_before })} />}
-      </Field>
+      <SelectField label="Kind" value={filter.kind ?? ''} choices={any([...KINDS, ...OPERATIONS])} choose={(kind) => set({ kind })} />
+      <SelectField label="Status" value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />
+      <SelectField label="Webhook" value={filter.webhook ?? ''} choices={any(WEBHOOKS)} choose={(webhook) => set({ webhook })} />
+      <DateField label="From" value={filter.created_after ?? ''} choose={(created_after) => set({ created_after })} />
+      <DateField label="To" value={filter.created_before ?? ''} choose={(created_before) => set({ created_before })} />
     </div>
   )
 }
@@ -132,23 +126,5 @@ function Name(task: Task) {
       <strong>{label(taskKind(task))}</strong>
       <span class="muted clip">{task.prompt || String(task.input?.['prompt'] ?? task.id)}</span>
     </a>
-  )
-}
-
-function Pages({ filter: { cursor, ...filter }, show, next }: Props & { next: string | null }) {
-  if (cursor === undefined && next === null) return null
-  return (
-    <nav class="row" aria-label="Pages of tasks">
-      {cursor !== undefined && (
-        <button type="button" class="button small" onClick={() => show(filter)}>
-          Newest
-        </button>
-      )}
-      {next !== null && (
-        <button type="button" class="button small" onClick={() => show({ ...filter, cursor: next })}>
-          Older <Icon name="chevron" size={16} />
-        </button>
-      )}
-    </nav>
   )
 }

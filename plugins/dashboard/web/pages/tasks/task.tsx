@@ -1,6 +1,7 @@
 /** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
 import { cancelTask, isFinal, listDeliveries, readTask, resultsOf, taskKind, type Task as TaskRecord } from '../../api/tasks.ts'
 import { Problem } from '../../api/client.ts'
+import { Button } from '../../components/button.tsx'
 import { Amount, Card, Fact, PageHead } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
 import { Icon } from '../../components/icon.tsx'
@@ -79,13 +80,7 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
             <CopyButton text={task.id} label="Copy id" />
           </span>
         }
-        actions={
-          !isFinal(task) && (
-            <button type="button" class="button" onClick={() => void cancel()}>
-              <Icon name="close" size={18} /> Cancel
-            </button>
-          )
-        }
+        actions={!isFinal(task) && <Button text="Cancel" icon="close" onClick={() => void cancel()} />}
       />
       {task.error && (
         <Notice tone="danger" title={`Failed: ${label(task.error.code)}`}>

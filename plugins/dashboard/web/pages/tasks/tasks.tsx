@@ -2,8 +2,8 @@
 import { useState } from 'preact/hooks'
 import { isMedia, plans } from '../../api/plans.ts'
 import type { Filter } from '../../api/tasks.ts'
+import { Button } from '../../components/button.tsx'
 import { PageHead } from '../../components/card.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Locked } from '../../components/plan-choice.tsx'
 import { go, here } from '../../router.ts'
 import { ReplayDialog } from './replay-dialog.tsx'
@@ -47,11 +47,7 @@ function TaskList() {
       <PageHead
         title="Tasks and webhooks"
         lead="Every generation and operation of recent weeks: what it was, what it cost, and how its webhook was delivered."
-        actions={
-          <button type="button" class="button" onClick={() => setReplaying(true)}>
-            <Icon name="webhook" size={18} /> Replay webhooks
-          </button>
-        }
+        actions={<Button text="Replay webhooks" icon="webhook" onClick={() => setReplaying(true)} />}
       />
       <TaskBrowser filter={filterOf(here.value.query)} show={show} />
       {isReplaying && <ReplayDialog close={() => setReplaying(false)} />}

@@ -3,9 +3,10 @@ import { useState } from 'preact/hooks'
 import { downloadUrl } from '../../api/client.ts'
 import { codingRequests, type CodingRequest } from '../../api/usage.ts'
 import { Card } from '../../components/card.tsx'
-import { Field, Select } from '../../components/field.tsx'
+import { SelectField } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
+import { Pages } from '../../components/pages.tsx'
 import { Badge } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { count, exact, label } from '../../format.ts'
@@ -31,36 +32,19 @@ export function Requests({ plan, keys }: { plan: string; keys: string[] }) {
     >
       {keys.length > 1 && (
         <div class="filters">
-          <Field label="Key">
-            {(wired) => (
-              <Select
-                wired={wired}
-                value={key}
-                choices={[{ value: '', name: 'All' }, ...keys.map((name) => ({ value: name, name }))]}
-                choose={(name) => show({ key: name, cursor: '' })}
-              />
-            )}
-          </Field>
+          <SelectField
+            label="Key"
+            value={key}
+            choices={[{ value: '', name: 'All' }, ...keys.map((name) => ({ value: name, name }))]}
+            choose={(name) => show({ key: name, cursor: '' })}
+          />
         </div>
       )}
       <Async of={load} lines={4}>
         {({ data, next_cursor: next }) => (
           <>
             {data.length === 0 ? <p class="muted">None yet.</p> : <List requests={data} />}
-            {(cursor !== '' || next !== null) && (
-              <nav class="row" aria-label="Pages of requests">
-                {cursor !== '' && (
-                  <button type="button" class="button small" onClick={() => show({ key, cursor: '' })}>
-                    Newest
-                  </button>
-                )}
-                {next !== null && (
-                  <button type="button" class="button small" onClick={() => show({ key, cursor: next })}>
-                    Older <Icon name="chevron" size={16} />
-                  </button>
-                )}
-              </nav>
-            )}
+            <Pages of="requests" isFirst={cursor === ''} next={next} show={(at) => show({ key, cursor: at ?? '' })} />
           </>
         )}
       </Async>
