@@ -1,23 +1,21 @@
 /** Claim loop of a worker: where it claims, when it queries the store, and when a message counts as handled. */
-import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openClaimLoop } from '../../plugins/worker/claim-loop.ts'
-import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskReady } from '../../src/domain/broker-messages.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { openClaims } from '../../src/tasks/claims-in-progress.ts'
-import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { ready } from '../contracts/broker.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from '../tasks/task-context.ts'
 
 const PLANS = ['acme/a', 'beta/b', 'gamma/c'] as const
 
 /** `slowPlan`: claims there end once `answer` is called, and no claim is awaited for long. */
 async function open(t: Test, slots: number, slowPlan?: string) {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   for (const [n, id] of PLANS.entries()) await store.change(id, mediaPlan({}, { plan: { uid: `plan-${n}`, createdAt: T0, generation: 1 } }), T0)
   const started: string[] = []
   const timers: (() => void)[] = []
@@ -25,9 +23,7 @@ async function open(t: Test, slots: number, slowPlan?: string) {
   let queries = 0
   let isAway = false
   const slow = Promise.withResolvers<void>()
-  let ids = 0
   let running = 0
-  const quiet = () => {}
   const counting: Store = {
     ...store,
     subscriptionsDue: (...args) => (queries++, store.subscriptionsDue(...args)),
@@ -37,7 +33,7 @@ async function open(t: Test, slots: number, slowPlan?: string) {
       return store.change(...args)
     }) as Store['change'],
   }
-  const tasks = { store: counting, clock: () => T0, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, log: { info: quiet, warn: quiet, error: quiet } } as unknown as TaskContext
+  const tasks = contextOf(counting, () => T0)
   const loop = openClaimLoop({
     tasks,
     claims: openClaims(),

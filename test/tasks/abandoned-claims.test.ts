@@ -1,12 +1,10 @@
 /** A claim whose task never started: it is queued again, and the worker of that claim is refused from then on. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openStore } from '../../src/backends/store/store.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
 import { sweepSubscriptions } from '../../src/tasks/recovery-sweeps.ts'
-import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const ID = 'acme/studio'
 const MINUTE_MS = 60_000
@@ -14,18 +12,14 @@ const LEASE = { leaseMs: MINUTE_MS, kinds: ['image'], limit: 1 }
 
 /** A claim of its worker that has written the record, and not yet the task. */
 async function abandoned(t: Test) {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change(ID, mediaPlan(), T0)
   await store.createTask(task(1, { state: 'queued', sweepAt: null }))
   await store.change(ID, hold(taskId(1)), T0)
   const claim = await store.change(ID, { op: 'claim', claim: 'late', kinds: ['image'] }, T0)
   if (claim.outcome === 'none') throw new Error('nothing was claimed')
   const time = { now: T0 }
-  const quiet = () => {}
-  const log = { info: quiet, warn: quiet, error: quiet }
-  let ids = 0
-  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, log } as unknown as TaskContext
+  const context = contextOf(store, () => time.now)
   const begin = () => store.moveTask(taskId(1), { from: ['queued'], epochBelow: claim.epoch }, 'processing', { epoch: claim.epoch })
   return { store, context, time, epoch: claim.epoch, begin }
 }

@@ -1,10 +1,9 @@
 /** Records that are too busy to be changed, in claims and sweeps: the tenants of all other records are served. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { DEAD_MS } from '../../plugins/metering/gateway-heartbeat.ts'
 import { reservationSweep } from '../../plugins/metering/orphaned-reservations.ts'
 import { openUnknownAdmissions, UNKNOWN_MS } from '../../plugins/metering/unknown-admissions.ts'
-import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 import { Busy, Unavailable } from '../../src/domain/errors.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -12,8 +11,8 @@ import { claimDue } from '../../src/tasks/claim-tasks.ts'
 import { openClaims } from '../../src/tasks/claims-in-progress.ts'
 import { sweepSubscriptions, sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import { sweepEach } from '../../src/tasks/sweep-pass.ts'
-import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { allDue, hold, mediaPlan, plan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const HOUR_MS = 3_600_000
 const BUSY = 'acme/studio'
@@ -30,8 +29,7 @@ function withBusy(store: Store, busy: string, answer: () => Promise<never>): Sto
 const tooBusy = () => Promise.reject(new Busy('store', new Error('too many conflicts')))
 
 async function open(t: Test): Promise<Store> {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   for (const [n, id] of [BUSY, OTHER].entries()) await store.change(id, mediaPlan({}, { plan: { uid: `plan-${n}`, createdAt: T0, generation: 1 } }), T0)
   return store
 }
@@ -39,13 +37,6 @@ async function open(t: Test): Promise<Store> {
 async function queue(store: Store, n: number, subscription: string, facts: Partial<Task> = {}): Promise<void> {
   await store.createTask(task(n, { subscription, tenant: subscription.split('/')[0]!, state: 'queued', sweepAt: null, ...facts }))
   await store.change(subscription, hold(taskId(n)), T0)
-}
-
-function contextOf(store: Store, now: number): TaskContext {
-  let ids = 0
-  const quiet = () => {}
-  const log = { info: quiet, warn: quiet, error: quiet }
-  return { store, files: {} as TaskContext['files'], clock: () => now, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log }
 }
 
 /** Each is `limit: 1`, so that the longest unserved subscription, which is the busy one, comes first alone. */
@@ -56,7 +47,7 @@ t.test('a subscription with a busy record does not keep others from being claime
   const started: string[] = []
   const claims = openClaims()
   const request = { kinds: ['image'], limit: 1, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims }
-  const context = contextOf(withBusy(store, BUSY, tooBusy), T0)
+  const context = contextOf(withBusy(store, BUSY, tooBusy), () => T0)
   t.match(await claimDue(context, request), { started: 1 })
   t.same(started, [taskId(2)])
   t.ok(claims.passedOver(T0 + 14_999).has(BUSY), 'it is passed over for a while')
@@ -77,7 +68,7 @@ t.test('a claim is not waited for beyond its time, and may start its task later'
   const claims = openClaims()
   const patience = async () => {}
   const request = { kinds: ['image'], limit: 2, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims, patience, late: () => void late++ }
-  const context = contextOf(slow, T0)
+  const context = contextOf(slow, () => T0)
   await claimDue(context, request)
   while (started.length === 0) await new Promise(setImmediate)
   t.same(started, [taskId(2)])
@@ -96,7 +87,7 @@ t.test('more due tasks of a busy record than one batch do not hold up the sweep 
   const lost = { state: 'processing', epoch: 1, attempts: 1 } as const
   for (let n = 0; n < 150; n++) await queue(store, n, BUSY, { ...lost, state: 'settling', outcome: { outcome: 'canceled' }, sweepAt: T0 + n })
   await queue(store, 200, OTHER, { ...lost, sweepAt: T0 + 1000 })
-  const context = contextOf(withBusy(store, BUSY, tooBusy), T0 + HOUR_MS)
+  const context = contextOf(withBusy(store, BUSY, tooBusy), () => T0 + HOUR_MS)
   const first = await sweepTasks(context)
   const second = await sweepTasks(context)
   t.equal(first.lost_lease + second.lost_lease, 1)
@@ -107,15 +98,14 @@ t.test('more due tasks of a busy record than one batch do not hold up the sweep 
 t.test('a busy record does not hold up the sweep of the holds and periods of others', async (t) => {
   const store = await open(t)
   for (const [n, subscription] of [BUSY, OTHER].entries()) await store.change(subscription, hold(taskId(n)), T0)
-  const context = contextOf(withBusy(store, BUSY, tooBusy), T0 + HOUR_MS)
+  const context = contextOf(withBusy(store, BUSY, tooBusy), () => T0 + HOUR_MS)
   t.match(await sweepSubscriptions(context), { orphan_hold: 1 })
   t.same([...new Map(entriesOf((await store.subscription(OTHER))?.media?.holds)).keys()], [])
   t.same([...new Map(entriesOf((await store.subscription(BUSY))?.media?.holds)).keys()], [taskId(0)])
 })
 
 t.test('a busy record does not hold up the sweep of the reservations of others, and its own are charged later', async (t) => {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   const [busy, other] = ['acme/code', 'beta/code']
   const admit = { op: 'admit', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 } as const
   for (const id of [busy, other]) {

@@ -1,7 +1,5 @@
 /** What is held for a running task is extended while its plan and its key work, and is returned and charged as the client was told. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openStore } from '../../src/backends/store/store.ts'
 import { balanceOf } from '../../src/domain/balance.ts'
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
 import { extendHold, fitHold } from '../../src/tasks/fit-hold.ts'
@@ -13,14 +11,14 @@ import { LIMITS } from '../fakes/engine.ts'
 import { taskHistory } from '../../src/tasks/task-history.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const ID = 'acme/studio'
 const HELD = 100
 
 /** A running task for which more may be held. */
 async function running(t: Test, key: Partial<KeyVersion> = {}) {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change(ID, mediaPlan(), T0)
   await store.mintKey(keyVersion('key-1', 1, { subscription: ID, state: 'active', ...key }))
   const facts = { state: 'queued', sweepAt: null, estimatedCost: HELD, quotedCost: HELD, extendableTo: 300, cancelPercent: 30 } as const
@@ -29,12 +27,9 @@ async function running(t: Test, key: Partial<KeyVersion> = {}) {
   const claimed = await store.change(ID, { op: 'claim', claim: 'c', kinds: ['image'] }, T0)
   const epoch = claimed.outcome === 'claimed' ? claimed.epoch : 0
   const first = (await store.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch }))!
-  const quiet = () => {}
   const moves = { hold: HELD, capture: 0, void: 0 }
   const moved: TaskContext['moved'] = (move, _, micro) => void (moves[move] += micro)
-  const log = { info: quiet, warn: quiet, error: quiet }
-  const context = { store, clock: () => T0, uuid: () => 'id', random: () => 0, publish: quiet, moved, link: () => '', log } as unknown as TaskContext
-  return { store, context, moves, first }
+  return { store, context: contextOf(store, () => T0, { moved }), moves, first }
 }
 
 t.test('a cancellation costs a share of the estimate at the creation, whatever is held by then', async (t) => {

@@ -1,14 +1,13 @@
 /** Queued tasks that nobody can run: without a hold, or of a kind that no engine or worker takes. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openServedElsewhere } from '../../plugins/worker/served-elsewhere.ts'
-import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { sweepTasks, type SweepOptions } from '../../src/tasks/recovery-sweeps.ts'
-import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const HOUR_MS = 3_600_000
 const STUDIO = 'acme/studio'
@@ -16,8 +15,7 @@ const QUOTE = 40_000
 const UNSERVED: SweepOptions = { graceMs: () => null, queueMs: 24 * HOUR_MS, isServed: (kind) => kind !== 'image' }
 
 async function open(t: Test): Promise<Store> {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change(STUDIO, mediaPlan({ maxConcurrentTasks: 1 }), T0)
   return store
 }
@@ -26,12 +24,6 @@ async function queue(store: Store, n: number, { held = true, ...facts }: Partial
   const queued = task(n, { state: 'queued', sweepAt: T0 + HOUR_MS / 4, ...facts })
   await store.createTask(queued)
   if (held) await store.change(STUDIO, { ...hold(queued.id, queued.kind), amount: QUOTE }, T0)
-}
-
-function contextOf(store: Store, now: () => number): TaskContext {
-  const quiet = () => {}
-  const log = { info: quiet, warn: quiet, error: quiet }
-  return { store, files: {} as TaskContext['files'], clock: now, uuid: () => '', random: () => 0, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log }
 }
 
 /** Sweeps every quarter of an hour, and returns the repairs of `reason`, each by its hour. */

@@ -1,24 +1,20 @@
 /** Messages about tasks that stay ready: their times, keys and traces. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 import { partitionKey, type Message, type TaskReady } from '../../src/domain/broker-messages.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
 import { openRepublisher } from '../../src/tasks/republish-ready.ts'
-import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const PLAN = 'acme/studio'
 const KINDS = ['image', 'video', 'music']
 
 async function open(t: Test, maxConcurrentTasks = 4) {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   const messages: TaskReady[] = []
-  const quiet = () => {}
-  const log = { info: quiet, warn: quiet, error: quiet }
   const publish = (message: Message) => void (message.type === 'task.ready' && messages.push(message))
-  const context: TaskContext = { store, files: { remove: quiet } as unknown as TaskContext['files'], clock: () => T0, uuid: () => '', random: () => 0, publish, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log }
+  const context = contextOf(store, () => T0, { publish })
   await allow(store, maxConcurrentTasks, 1)
   const taken = () => messages.splice(0)
   return { store, context, taken, republisher: openRepublisher(context, KINDS) }

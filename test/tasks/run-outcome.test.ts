@@ -1,7 +1,5 @@
 /** What becomes of a run, beside what `operation-crashes` and `unavailable-backends` hold. */
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openStore } from '../../src/backends/store/store.ts'
 import { balanceOf } from '../../src/domain/balance.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
@@ -11,6 +9,7 @@ import { cancel, conclude, rememberJob, settle, type RunOutcome } from '../../sr
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const ID = 'acme/studio'
 const HOUR_MS = 3_600_000
@@ -19,22 +18,18 @@ const LEASE_MS = 60_000
 
 /** Two tasks of a plan that runs one at a time; the first one runs. */
 async function running(t: Test) {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change(ID, mediaPlan({ maxConcurrentTasks: 1 }), T0)
   for (const n of [1, 2]) {
     await store.createTask(task(n, { state: 'queued', sweepAt: null, estimatedCost: QUOTE, cancelPercent: 30 }))
     await store.change(ID, { ...hold(taskId(n)), amount: QUOTE }, T0)
   }
   const time = { now: T0 }
-  const quiet = () => {}
   const published: unknown[] = []
   const moves = { hold: 0, capture: 0, void: 0 }
-  let ids = 0
-  const log = { info: quiet, warn: quiet, error: quiet }
   const moved: TaskContext['moved'] = (move, _, micro) => void (moves[move] += micro)
   const publish = (message: unknown) => void published.push(message)
-  const context = { store, clock: () => time.now, uuid: () => `claim-${ids++}`, random: () => 0, publish, moved, link: () => 'https://files.example/f', log } as unknown as TaskContext
+  const context = contextOf(store, () => time.now, { publish, moved, link: () => 'https://files.example/f' })
   const claim = async (): Promise<Task> => {
     const started: Task[] = []
     await claimDue(context, { leaseMs: LEASE_MS, kinds: ['image'], limit: 1, start: (one) => void started.push(one) })

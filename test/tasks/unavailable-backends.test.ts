@@ -1,9 +1,7 @@
 /** Runs during which a backend is away: they are repeated, and cost no attempt. */
 import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
-import { openStore } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import { claimDue } from '../../src/tasks/claim-tasks.ts'
@@ -18,6 +16,7 @@ import { hold, mediaPlan, T0, task } from '../contracts/store/acme.ts'
 import { LIMITS } from '../fakes/engine.ts'
 import { run, type TaskRunContext } from '../../plugins/worker/task-run.ts'
 import { isFinal, openStudio } from '../plugins/studio.ts'
+import { contextOf, storeOf } from './task-context.ts'
 
 const HOUR_MS = 3_600_000
 const SQUARE = { prompt: 'a square', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
@@ -109,17 +108,13 @@ t.test('a provider that asks for no more than a second is asked at growing inter
 
 /** Claims the one task whenever it is ready, in the time of `now`, and ends each run by `made` until it is final. Returns the runs, by the minute. */
 async function runs(t: Test, made: RunOutcome): Promise<{ minutes: number[]; ended: Task | null }> {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change('acme/studio', mediaPlan(), T0)
   const queued = task(1, { state: 'queued', maxAttempts: 2, job: 'job-1' })
   await store.createTask(queued)
   await store.change('acme/studio', { ...hold(queued.id, queued.kind), amount: queued.estimatedCost }, T0)
   let now = T0
-  const quiet = () => {}
-  const log = { info: quiet, warn: quiet, error: quiet }
-  let ids = 0
-  const context: TaskContext = { store, files: {} as Files, clock: () => now, uuid: () => `claim-${ids++}`, random: () => 1, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log }
+  const context = contextOf(store, () => now, { random: () => 1 })
   const minutes: number[] = []
   for (; now < T0 + 2 * HOUR_MS; now += 1000) {
     const claimed: Task[] = []
@@ -149,14 +144,12 @@ t.test('a failure of the engine counts as an attempt at once', async (t) => {
 })
 
 t.test('the log has the reason for which a sweep failed a task', async (t) => {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.change('acme/studio', mediaPlan(), T0)
   await store.createTask(task(1, { state: 'processing', lostLeases: 2, epoch: 1, sweepAt: T0 }))
   const lines: unknown[] = []
-  const quiet = () => {}
-  const log = { info: quiet, error: quiet, warn: (facts: object) => void lines.push(facts) }
-  await sweepTasks({ store, files: {} as Files, clock: () => T0 + 1, uuid: () => '', random: () => 0, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log })
+  const log = { info() {}, error() {}, warn: (facts: object) => void lines.push(facts) }
+  await sweepTasks(contextOf(store, () => T0 + 1, { log }))
   t.match(lines, [{ event: 'task_failed_by_sweep', taskId: task(1).id, code: 'internal', reason: '3 leases of its runs expired' }])
 })
 
@@ -205,8 +198,7 @@ t.test('a slow store gets one renewal of a lease at a time', async (t) => {
 })
 
 t.test('a lease that a live worker has lost is not counted, until an hour after the first run', async (t) => {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
-  t.teardown(() => store.close())
+  const store = await storeOf(t)
   await store.createTask(task(1, { state: 'queued', lostLeases: 2, epoch: 3, startedAt: T0 }))
   const found = async () => (await store.task('acme', task(1).id)) as Task
   await forgiveLostLease({ store, clock: () => T0 + 1000 }, await found())

@@ -6,6 +6,7 @@ import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
 import { verifyStore, type Verified } from '../../src/verify/verify.ts'
 import { CODE, contextOf, fill, HOUR_MS, NOW, STUDIO, taskId } from './filled-store.ts'
+import { storeOf } from '../tasks/task-context.ts'
 
 async function removePlans(store: Store): Promise<void> {
   for (const id of [STUDIO, CODE]) await store.change(id, { op: 'removePlan', uid: 'u' }, NOW)
@@ -106,8 +107,7 @@ t.test('a record whose time is ahead of the store\'s clock is reported', async (
 })
 
 t.test('a hold that is extended while it is compared is read again after its task', async (t) => {
-  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`, { recordsUsage: true })
-  t.teardown(() => store.close())
+  const store = await storeOf(t, { recordsUsage: true })
   await fill(store)
   const running = { ...(await store.task('acme', taskId(3)))!, id: taskId(9), state: 'queued', epoch: 0, idempotency: null, estimatedCost: 100, extendableTo: 300 } as const
   await store.createTask(running)
