@@ -57,7 +57,7 @@ const surroundings = { config, log: pino({ level: 'silent' }), wall: Date.now, r
 const backends = await openBackends(surroundings, (_name, open) => open())
 const app = buildApp(surroundings, backends)
 const url = await app.listen({ port: 0, host: '127.0.0.1' })
-const receiver = await openReceiver()
+const receiver = await openReceiver(null)
 const key = (name: string) => eventually(`the key ${name}`, () => readFile(join(folder, 'data/secrets/demo', name, 'api-key'), 'utf8').catch(() => null))
 
 async function post(name: string, path: string, body: object): Promise<Record<string, unknown>> {

@@ -45,9 +45,7 @@ t.test('a key has fifty waits at most; one above is answered at once, and one th
   let scope: FastifyInstance | undefined
   const studio = await openStudio(t, { also: (app) => (scope = app) })
   const { untilFinal } = (scope as FastifyInstance).taskWatch
-  studio.engine.next('hang')
-  const { id } = (await studio.create({}, { 'idempotency-key': 'k' })).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging({}, { 'idempotency-key': 'k' })
   const task = (await studio.store.task('acme', id)) as Task
   const wait = (keyId: string, signal = new AbortController().signal) => untilFinal(task, keyId, { ms: 60_000, signal })
   const leaving = new AbortController()

@@ -19,8 +19,7 @@ async function delivered(dashboard: Dashboard, receiver: Receiver): Promise<stri
 const historyOf = (page: Page) => page.locator('.card', { has: page.getByRole('heading', { name: 'History' }) }).getByRole('listitem')
 
 export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   receiver.next({ status: 500, body: "<h1 onclick=alert('answer')>Broken</h1>" })
   const id = await delivered(dashboard, receiver)
 

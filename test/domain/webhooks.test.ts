@@ -49,8 +49,7 @@ t.test('the headers are those of section 6.3, with the version of the key and St
 })
 
 t.test('a receiver that knows the API key verifies the raw bytes, and nobody else\'s', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const body = envelope('task.failed', at, { ...failed, error: { code: 'provider_error', message: 'Ümläute, 日本語, 🎬 and "quotes"' } })
   await fetch(receiver.url, { method: 'POST', headers: signatureHeaders({ ...signing, body }), body })
   const [received] = await receiver.arrived(1)

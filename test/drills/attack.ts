@@ -47,8 +47,7 @@ async function openHonest(t: Test, program: Program) {
   const keys = whole(program.processes, program.env['DATA_DIR'] ?? '', 'demo')
   const { pid } = program.processes[0]!
   const [coding, media] = [await keys.key('demo-coding-key'), await keys.key('demo-media-key')]
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   let ordered = 0
   let times: Record<string, number[]> = {}
   const refused = new Map<string, number>()

@@ -44,8 +44,7 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
   if (kubeconfig === null || store === null || brokers === null) return
   const { step, end } = openSteps(t)
   const operator = await openOperator(t, kubeconfig)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const site = openSite({ mongodb: store.url, brokers })
   const env = { RESOURCES_URL: operator.url, EGRESS_ALLOW: '127.0.0.1/32' }
   const started = async () => {

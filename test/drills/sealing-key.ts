@@ -22,8 +22,7 @@ t.test('the sealing key is rotated under load: no request fails, webhooks keep t
   if (place === null) return
   const { site, folder } = place
   const { step, end } = openSteps(t)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   await declare(folder, 'plans', ...LOAD_PLANS, mediaPlan('probe'), apiKey('probe', 'probe'))
   const settings = await site.settings(folder)
   const command = async (...args: string[]) => {

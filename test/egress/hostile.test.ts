@@ -1,4 +1,4 @@
-import { createServer, type AddressInfo, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { PassThrough, Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import { type Ask, openEgress, type Reply } from '../../src/egress/egress.ts'
 import { openReceiver } from '../fakes/receiver.ts'
+import { listening } from '../fakes/listening.ts'
 
 const egress = openEgress({ allow: ['127.0.0.1/32'], clock: () => performance.now(), lookup: async () => ['127.0.0.1'] })
 const post = { method: 'POST', body: '{"a":1}', deadlineMs: 60_000, maxBytes: 20_000, over: 'cut', redirects: 0 } as const satisfies Omit<Ask, 'url'>
@@ -17,25 +18,12 @@ function bodyOf(reply: Reply): Buffer {
 }
 
 async function receiverOf(t: Test) {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
-  return receiver
+  return openReceiver(t)
 }
 
 /** A raw TCP server. */
 async function rawServer(t: Test, speak: (socket: Socket) => void): Promise<number> {
-  const sockets = new Set<Socket>()
-  const server = createServer((socket) => {
-    sockets.add(socket)
-    socket.on('error', () => {})
-    speak(socket)
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    return new Promise<void>((resolve) => server.close(() => resolve()))
-  })
-  return (server.address() as AddressInfo).port
+  return listening(t, createServer((socket) => speak(socket.on('error', () => {}))))
 }
 
 /** Answers a request with `start`, and then repeats `more` until the peer disconnects. */
@@ -185,7 +173,7 @@ t.test('a connection that breaks off is a failure with a reason', async (t) => {
     const port = await rawServer(t, (socket) => void socket.once('data', () => socket.end(text)))
     t.match(await egress.request({ url: `http://127.0.0.1:${port}/`, ...post }), { outcome: 'failed', reason, status }, name)
   }
-  const gone = await openReceiver()
+  const gone = await openReceiver(t)
   await gone.close()
   t.match(await egress.request({ url: `${gone.url}/`, ...post }), { outcome: 'failed', reason: 'connect', status: null })
 })

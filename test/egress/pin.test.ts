@@ -20,8 +20,7 @@ function answers(...list: string[][]) {
 }
 
 t.test('the connection goes to the checked address, whatever the name resolves to later', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const resolver = answers(['127.0.0.1'], ['10.0.0.1'], ['127.0.0.1'])
   const egress = open(resolver.lookup)
   const url = `http://rebind.example:${receiver.port}/hook`
@@ -33,8 +32,7 @@ t.test('the connection goes to the checked address, whatever the name resolves t
 })
 
 t.test('a name with a trailing dot is the same name, for the receiver as well', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const asked: string[] = []
   const egress = open(async (name) => (asked.push(name), ['127.0.0.1']))
   for (const dot of ['', '.']) t.match(await egress.request({ url: `http://hooks.example${dot}:${receiver.port}/`, ...post }), { outcome: 'answered' })
@@ -43,8 +41,7 @@ t.test('a name with a trailing dot is the same name, for the receiver as well', 
 })
 
 t.test('the HTTP client resolves nothing itself', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const calls = t.capture(dns, 'lookup', dns.lookup)
   const promised = t.capture(dns.promises, 'lookup', dns.promises.lookup)
   const egress = open(async () => ['127.0.0.1'])
@@ -55,16 +52,15 @@ t.test('the HTTP client resolves nothing itself', async (t) => {
 })
 
 t.test('the next checked address is tried when one does not answer', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const egress = open(async () => ['127.0.0.2', '127.0.0.1'], ['127.0.0.0/8'])
   t.match(await egress.request({ url: `http://two.example:${receiver.port}/`, ...post }), { outcome: 'answered', status: 204 })
 })
 
 t.test('DNS rebinding fails', async (t) => {
-  const receiver = await openReceiver()
+  const receiver = await openReceiver(t)
   const server = await openNameServer(['127.0.0.1', '127.0.0.2', '127.0.0.1'])
-  t.teardown(() => Promise.all([receiver.close(), server.close()]))
+  t.teardown(server.close)
   const egress = open(openLookup(parseAllow([]), { servers: [server.address] }))
   const url = `http://rebind.example:${receiver.port}/`
   t.match(await egress.request({ url, ...post }), { outcome: 'answered' })
@@ -87,8 +83,7 @@ t.test('a name in EGRESS_ALLOW is resolved by the system', async (t) => {
 })
 
 t.test('a proxy of the environment is not used', async (t) => {
-  const [receiver, proxy] = [await openReceiver(), await openReceiver()]
-  t.teardown(() => Promise.all([receiver.close(), proxy.close()]))
+  const [receiver, proxy] = [await openReceiver(t), await openReceiver(t)]
   const names = ['HTTP_PROXY', 'http_proxy', 'HTTPS_PROXY', 'ALL_PROXY']
   t.intercept(process, 'env', { value: { ...process.env, ...Object.fromEntries(names.map((name) => [name, proxy.url])), NO_PROXY: '', NODE_USE_ENV_PROXY: '1' } })
   t.match(await open(async () => []).request({ url: `${receiver.url}/`, ...post }), { outcome: 'answered' })
@@ -97,8 +92,7 @@ t.test('a proxy of the environment is not used', async (t) => {
 })
 
 t.test('a webhook follows no redirect', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   for (const status of [301, 302, 303, 307, 308]) {
     receiver.next({ redirect: `${receiver.url}/other`, status })
     t.match(await open(async () => []).request({ url: `${receiver.url}/hook`, ...post }), { outcome: 'answered', status })
@@ -109,8 +103,7 @@ t.test('a webhook follows no redirect', async (t) => {
 })
 
 t.test('each redirect of a download is checked like the first address', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const egress = open(async (name) => (name === 'inward.example' ? ['169.254.169.254'] : ['127.0.0.1']))
   const inward: [location: string, reason: string][] = [
     ['http://169.254.169.254/latest/meta-data/', 'address_not_allowed'], ['http://0xa9fea9fe/', 'address_not_allowed'], ['http://[::1]/', 'address_not_allowed'],
@@ -131,8 +124,7 @@ t.test('each redirect of a download is checked like the first address', async (t
 })
 
 t.test('redirects end at their limit, or at an invalid Location', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   receiver.always(() => ({ redirect: '/again' }))
   const egress = open(async () => [])
   t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'failed', reason: 'too_many_redirects', status: 302 })
@@ -146,10 +138,9 @@ t.test('the certificate is verified against the name, not the address: names, va
   const now = new Date()
   const good = certify(['hooks.example', '127.0.0.1'], new Date(now.getTime() - 86_400_000))
   const expired = certify(['hooks.example'], new Date('2001-01-01'))
-  const receiver = await openReceiver({ tls: good })
-  const old = await openReceiver({ tls: expired })
-  const plain = await openReceiver()
-  t.teardown(() => Promise.all([receiver.close(), old.close(), plain.close()]))
+  const receiver = await openReceiver(t, { tls: good })
+  const old = await openReceiver(t, { tls: expired })
+  const plain = await openReceiver(t)
   const egress = open(async () => ['127.0.0.1'])
   const to = (host: string, port: number) => egress.request({ url: `https://${host}:${port}/`, ...post })
   const refused = { outcome: 'failed', reason: 'tls', status: null }

@@ -11,8 +11,7 @@ const REQUESTS = 20
 const clients = () => queryObjects(Client, { format: 'count' }) as unknown as number
 
 t.test('a request under the signal of a process leaves no client and no socket behind', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const egress = openEgress({ allow: ['127.0.0.1/32'], clock: () => 0 })
   const { signal } = new AbortController()
   const post = () => egress.request({ url: `${receiver.url}/hook`, method: 'POST', body: '{}', deadlineMs: 60_000, maxBytes: 20_000, over: 'cut', redirects: 0, signal })

@@ -53,10 +53,8 @@ async function keptConnectionOf(t: Test) {
 }
 
 t.test('requests to one origin share a connection, one after the other, and only those that may arrive twice', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
-  const other = await openReceiver()
-  t.teardown(other.close)
+  const receiver = await openReceiver(t)
+  const other = await openReceiver(t)
   const egress = open(t)
   for (let n = 0; n < 20; n++) t.match(await egress.request({ url: `${receiver.url}/hook`, ...post }), { outcome: 'answered', status: 204 })
   t.equal(receiver.connections(), 1)
@@ -71,8 +69,7 @@ t.test('requests to one origin share a connection, one after the other, and only
 })
 
 t.test('the idle connections are closed with the guard', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const egress = open(t)
   await Promise.all(Array.from({ length: 4 }, () => egress.request({ url: `${receiver.url}/hook`, ...post })))
   t.ok(receiver.connections() > 0)
@@ -81,8 +78,7 @@ t.test('the idle connections are closed with the guard', async (t) => {
 })
 
 t.test('each request resolves the name: a connection to an address that it has no longer is not used', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t)
   const answers = [['127.0.0.1'], ['10.0.0.1'], ['127.0.0.2', '127.0.0.1'], ['127.0.0.2']]
   const egress = open(t, { allow: ['127.0.0.0/8'], lookup: async () => answers.shift() ?? [] })
   const url = `http://rebind.example:${receiver.port}/hook`
@@ -183,8 +179,7 @@ t.test('a TLS connection is kept as well, and belongs to one name', async (t) =>
   const before = getCACertificates('default')
   setDefaultCACertificates([...before, cert])
   t.teardown(() => setDefaultCACertificates(before))
-  const receiver = await openReceiver({ tls: { key, cert } })
-  t.teardown(receiver.close)
+  const receiver = await openReceiver(t, { tls: { key, cert } })
   const egress = open(t, { lookup: async () => ['127.0.0.1'] })
   const to = (host: string) => egress.request({ url: `https://${host}:${receiver.port}/`, ...post })
   for (let n = 0; n < 3; n++) t.match(await to('shared.example'), { outcome: 'answered', status: 204 })

@@ -5,6 +5,7 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { Test } from 'tap'
 
 export type Received = { method: string; path: string; headers: IncomingHttpHeaders; rawBody: Buffer }
 
@@ -34,8 +35,8 @@ export type Receiver = {
   close(): Promise<void>
 }
 
-/** Opens a receiver on a free port of 127.0.0.1. `tls` makes it speak https. */
-export async function openReceiver(options: { tls?: { key: string; cert: string } } = {}): Promise<Receiver> {
+/** Opens a receiver on a free port of 127.0.0.1, until the test ends, where there is one. `tls` makes it speak https. */
+export async function openReceiver(t: Test | null, options: { tls?: { key: string; cert: string } } = {}): Promise<Receiver> {
   const received: Received[] = []
   const answers: Answer[] = []
   const sockets = new Set<Socket>()
@@ -68,6 +69,11 @@ export async function openReceiver(options: { tls?: { key: string; cert: string 
   server.on('tlsClientError', () => {})
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
+  async function close(): Promise<void> {
+    for (const socket of sockets) socket.destroy()
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+  }
+  t?.teardown(close)
 
   return {
     url: `${options.tls ? 'https' : 'http'}://127.0.0.1:${port}`,
@@ -85,10 +91,7 @@ export async function openReceiver(options: { tls?: { key: string; cert: string 
     async idle() {
       while (sockets.size > 0) await changed.promise
     },
-    async close() {
-      for (const socket of sockets) socket.destroy()
-      await new Promise<void>((resolve) => server.close(() => resolve()))
-    },
+    close,
   }
 }
 

@@ -56,7 +56,7 @@ type Options = { open: OpenSystem; kills: number; /** After this time no further
 export async function chaos({ open, kills, lastsMs = Infinity, random, tell = () => {} }: Options): Promise<Report> {
   const since = performance.now()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
-  const receiver = await openReceiver()
+  const receiver = await openReceiver(null)
   // Reservations of a killed gateway are charged at their estimate: no window may be full before the end.
   const coder = codingPlan('coder', { requestsPerMinute: 1_000_000 }, { sessionWindow: { tokens: 1e9, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1e9 }, weights: { input: 1000, cachedInput: 1000, output: 1000 } })
   await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), coder, apiKey('coding', 'coder'))

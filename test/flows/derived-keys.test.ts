@@ -24,11 +24,10 @@ t.test('gateways and workers with derived keys make media, sign links, serve cha
   if (store === null || brokers === null) return
   const site = openSite({ mongodb: store, brokers })
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const receiver = await openReceiver()
+  const receiver = await openReceiver(t)
   const running: Pick<Process, 'kill'>[] = []
   t.teardown(async () => {
     await Promise.all(running.map((one) => one.kill()))
-    await receiver.close()
     await site.close()
     await rm(folder, { recursive: true, force: true })
   })

@@ -53,12 +53,11 @@ async function replicaSet(t: Test): Promise<{ url: string; stepDown(seconds: num
 t.test('a failover costs clients a wait or a 503, and nothing is lost or charged twice', async (t) => {
   const [set, brokers] = [await replicaSet(t), await kafka(t)]
   if (set === null || brokers === null) return
-  const receiver = await openReceiver()
+  const receiver = await openReceiver(t)
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const site = openSite({ mongodb: set.url, brokers })
   t.teardown(async () => {
     await site.close()
-    await receiver.close()
     await rm(folder, { recursive: true, force: true })
   })
   const coding = { sessionWindow: { tokens: 1e9, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1e9 } }

@@ -42,8 +42,7 @@ async function flows(t: Test, start: Start): Promise<void> {
   await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('studio-key', 'studio'), mediaPlan('small', {}, { allowance: '0.10' }), apiKey('small-key', 'small'))
   let program = await start({ folder, env: ENV })
   t.teardown(() => program.kill())
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
 
   t.test('a generation is accepted at once, made, charged, announced by webhook and downloaded by its link', async (t) => {
     const key = await program.key('studio-key')
@@ -86,8 +85,7 @@ async function flows(t: Test, start: Start): Promise<void> {
     const picture = await ended(program, key, (await create(program, key)).body)
     const link = String(at(picture, 'result', 'image_url'))
     const bytes = Buffer.from(await (await fetch(link)).arrayBuffer())
-    const source = await openReceiver()
-    t.teardown(() => source.close())
+    const source = await openReceiver(t)
     source.always(() => ({ status: 200, body: bytes }))
     for (const media_url of [link, `data:image/png;base64,${bytes.toString('base64')}`, `${source.url}/picture`]) {
       const { status, body: task } = await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url })
@@ -104,8 +102,7 @@ async function flows(t: Test, start: Start): Promise<void> {
     const key = await program.key('studio-key')
     const film = await ended(program, key, (await create(program, key, { kind: 'video', prompt: 'waves', size: '64x64', duration_seconds: 4 })).body)
     const bytes = Buffer.from(await (await fetch(String(at(film, 'result', 'video_url')))).arrayBuffer())
-    const source = await openReceiver()
-    t.teardown(() => source.close())
+    const source = await openReceiver(t)
     source.always(({ headers }) => ranged(bytes, headers.range))
     const merge = { operation: 'merge', media_urls: [`${source.url}/a`, `${source.url}/b`] }
     // A machine that is busy may not answer within the time that a creation waits.

@@ -55,8 +55,7 @@ async function openSource(t: Test, folder: string): Promise<string> {
     execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=4', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p', film])
     files['/film'] = await readFile(film)
   }
-  const source = await openReceiver()
-  t.teardown(() => source.close())
+  const source = await openReceiver(t)
   source.always(({ path }) => ({ status: 200, body: files[path] ?? '' }))
   return source.url
 }

@@ -191,8 +191,7 @@ t.test('a worker that was frozen during a run, and resumes after its lease expir
 t.test('replicas with ten seconds of clock skew are not ready and write nothing; the others serve, charge and deliver', async (t) => {
   const library = need(t, 'libfaketime')
   if (library === null) return
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const started = await startFor(t, { roles: ['controller', 'gateway', 'worker', 'dispatcher'], env: { EGRESS_ALLOW: '127.0.0.1/32' } })
   if (!started) return
   const { site, folder, program } = started

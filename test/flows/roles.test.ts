@@ -113,8 +113,7 @@ t.test('a stopped worker hands its task back without using an attempt, and the n
 t.test('a stopped dispatcher hands its delivery back, and the next one sends it as the same attempt', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   receiver.next('never')
   const env = { EGRESS_ALLOW: '127.0.0.1/32' }
   const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], env)

@@ -17,9 +17,8 @@ const PROMPT = 'a very private lighthouse'
 
 t.test('every line of a request has its id, tenant and plan, those of its task as well, and trace tells the story of both', async (t) => {
   const folder = t.testdir({})
-  const receiver = await openReceiver()
-  const broken = await openReceiver()
-  t.teardown(() => Promise.all([receiver.close(), broken.close()]))
+  const receiver = await openReceiver(t)
+  const broken = await openReceiver(t)
   broken.always(() => ({ status: 500 }))
   receiver.next({ status: 503 })
   await declare(folder, 'acme', codingPlan('coder'), mediaPlan('studio'), apiKey('code', 'coder'), apiKey('media', 'studio'))

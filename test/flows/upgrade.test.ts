@@ -57,8 +57,7 @@ for (const { name, settings } of PLACES) {
     const version = own && (await earlierVersion(t))
     if (own === null || version === null) return
     const { root: earlier, rollsBack } = version
-    const receiver = await openReceiver()
-    t.teardown(() => receiver.close())
+    const receiver = await openReceiver(t)
     receiver.always(({ path }) => ({ status: path === '/broken' ? 500 : 204 }))
     await declare(folder, 'plans', ...LOAD_PLANS, apiKey('rotated', 'coder'), apiKey('revoked', 'coder'))
     await declare(folder, 'later', mediaPlan('past'), apiKey('past', 'past'), codingPlan('asleep'), apiKey('asleep', 'asleep'))

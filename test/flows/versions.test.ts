@@ -51,8 +51,7 @@ t.test('versions side by side: no request fails, keys change at all gateways, an
   if (place === null || earlier === null) return
   const { site, folder } = place
   const { step, end } = openSteps(t)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
 
   const env = { ...ENV, PORT: '0', ENGINES: join(folder, 'common.yaml') }
   await writeFile(env.ENGINES, COMMON_ENGINES)

@@ -1,15 +1,13 @@
 /** What is told of a client that leaves. */
 import { once } from 'node:events'
 import { createServer, request, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { disconnectSignal, hasClosed, onceClosed } from '../../src/http/disconnect.ts'
+import { listening } from '../fakes/listening.ts'
 
 t.test('work for a client that leaves is cancelled, also work that begins after the client has left', async (t) => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const client = request({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', agent: false })
+  const server = createServer()
+  const client = request({ port: await listening(t, server), host: '127.0.0.1', agent: false })
   client.on('error', () => {})
   client.end()
   const [, response] = (await once(server, 'request')) as [unknown, ServerResponse]

@@ -72,8 +72,7 @@ t.test('tasks that no worker takes, and receivers that fail: the alerts fire, an
 t.test('a sealing key that is missing: webhooks wait and the alert fires, and they go out when the line is back', async (t) => {
   if (missing(t, ['prometheus'])) return
   const folder = await folderFor(t)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   await declare(folder, 'plans', ...PLANS)
   const env = { EGRESS_ALLOW: '127.0.0.1/32' }
   const file = join(folder, 'data/sealing.key')

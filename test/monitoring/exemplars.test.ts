@@ -1,6 +1,5 @@
 /** Prometheus scrapes OpenMetrics of a running program, with exemplars that lead to its traces. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { openOtlpReceiver } from '../fakes/otlp-receiver.ts'
 import { chat, post } from '../flows/calls.ts'
@@ -9,6 +8,7 @@ import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
 import { start } from '../flows/program.ts'
 import { missing } from '../servers/client.ts'
 import { ownPrometheus, type Sample } from '../servers/prometheus.ts'
+import { listening } from '../fakes/listening.ts'
 
 /** Serves the text format of `/metrics` of `opsUrl`, whatever a scraper prefers, and notes what it prefers. Resolves with its `host:port`. */
 async function openTextRelay(t: Test, opsUrl: string): Promise<{ host: string; accepted: Set<string> }> {
@@ -18,12 +18,7 @@ async function openTextRelay(t: Test, opsUrl: string): Promise<{ host: string; a
     const answer = await fetch(`${opsUrl}/metrics`, { headers: { accept: 'text/plain' } })
     response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? '' }).end(await answer.text())
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.closeAllConnections()
-    return new Promise((resolve) => server.close(resolve))
-  })
-  return { host: `127.0.0.1:${(server.address() as AddressInfo).port}`, accepted }
+  return { host: `127.0.0.1:${await listening(t, server)}`, accepted }
 }
 
 /** Samples without what differs between two targets and changes by itself, sorted. */

@@ -132,8 +132,7 @@ t.test('a store that is slow, and one that is away: every process is slow, and t
 
 t.test('webhooks that are late: the attempts of a task and the log name the slow receiver and its tenant', async (t) => {
   const folder = await folderFor(t)
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   // Slower than a second: it gets 4 deliveries at once. And it answers none before all tasks of a batch have ended.
   let batchEnded = Promise.withResolvers<void>()
   receiver.always(() => ({ until: batchEnded.promise.then(() => pause(1_200)) }))

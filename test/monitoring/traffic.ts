@@ -37,8 +37,7 @@ export async function openSystem(t: Test, env: Record<string, string> = {}): Pro
 /** Sends traffic in turns until `done`. */
 export async function sendTraffic(t: Test, program: System, done: () => Promise<boolean>): Promise<void> {
   const [code, small, studio] = [await program.key('code-key'), await program.key('small-key'), await program.key('studio-key')]
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const dead = `http://127.0.0.1:${await freePort()}/hook`
   const image = (webhook: string) => post(program, studio, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '64x64', webhook_url: webhook })
   for (let edits = 1; !(await done()); edits++) {

@@ -1,21 +1,17 @@
 /** Two gateways over one MongoDB: any of them begins, completes and ends a sign-in. */
 import { randomBytes } from 'node:crypto'
-import { join } from 'node:path'
 import t from 'tap'
+import { join } from 'node:path'
 import { DEFAULT_ENGINES } from '../../src/backends/engines/engines-file.ts'
-import { emptyDatabase } from '../backends/store/empty-store.ts'
+import { onMongodb } from '../backends/store/empty-store.ts'
 import { plan, keyVersion } from '../contracts/store/acme.ts'
-import { mongodb } from '../servers/mongodb.ts'
 import { atProvider, CLIENT, openOidcProvider } from '../servers/oidc-provider.ts'
 import { openBrowser } from './dashboard-browser.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 
 const PUBLIC = 'http://127.0.0.1:8080'
 
-t.test('a sign-in that one gateway begins is completed by another, and its session is that of all until one of them ends it', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url } = await emptyDatabase(t, server)
+t.test('a sign-in that one gateway begins is completed by another, and its session is that of all until one of them ends it', onMongodb(async (t, { url }) => {
   const provider = await openOidcProvider(t, { clients: [PUBLIC] })
   provider.person = { sub: 'ada', name: 'Ada', tenants: ['acme', 'globex'] }
   const folder = t.testdir({ 'sealing.key': `${randomBytes(32).toString('base64')}\n`, 'engines.yaml': DEFAULT_ENGINES, 'upstreams.yaml': 'upstreams: [{ name: echo, baseUrl: "echo:", wire: both }]\n' })
@@ -47,4 +43,4 @@ t.test('a sign-in that one gateway begins is completed by another, and its sessi
   t.match((await atSecond.get('/dashboard/api/keys')).json(), { data: [] })
   await atSecond.send('POST', '/dashboard/api/sign-out')
   t.equal((await atFirst.get('/dashboard/api/session')).statusCode, 401)
-})
+}))

@@ -8,8 +8,7 @@ import { applyPlan, openRoom } from './dashboard-room.ts'
 type Page = { data: { id: string; webhook: string | null }[]; has_more: boolean; next_cursor: string | null }
 
 t.test('tasks are found by the state of their webhooks, page by page, and payloads are shown without a way into the result', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const room = await openRoom(t, { env: { WEBHOOK_DELAYS_SECONDS: '0' } })
   const list = async (query: string) => (await room.send({ path: `/media/tasks?${query}` })).json() as Page
   const ids: string[] = []

@@ -134,9 +134,7 @@ t.test('a client that disconnects while it waits leaves no wait behind, and its 
 
 t.test('200 clients that wait for one task cost the reads of a few, and each gets its end', async (t) => {
   const endpoint = await openEndpoint(t)
-  endpoint.engine.next('hang')
-  const { id } = (await endpoint.create()).json()
-  await endpoint.engine.begun(1)
+  const id = await endpoint.hanging()
   // A key has fifty waits.
   const keys = [endpoint.raw, ...(await Promise.all([1, 2, 3].map(async () => (await endpoint.key(endpoint.subscription)).raw)))]
   const { task: read } = endpoint.store

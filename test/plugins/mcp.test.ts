@@ -291,9 +291,7 @@ t.test('an accepted task is answered even when the store is unavailable right af
 t.test('waiting ends with the time or with the program, and answers the record as it is', async (t) => {
   const endpoint = await openEndpoint(t)
   const client = await endpoint.connect()
-  endpoint.engine.next('hang')
-  const { id } = (await endpoint.create()).json()
-  await endpoint.engine.begun(1)
+  const id = await endpoint.hanging()
   const waiting = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 1 } })
   t.match((await waiting).structuredContent, { id, status: 'processing' })
   const stopped = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 45 } }, { onprogress: () => void endpoint.app.close() })

@@ -53,9 +53,7 @@ const COMPLETED = ['task.created', 'balance.held', 'task.queued', 'task.processi
 
 t.test('a stream sends past and new events of the task, and ends with it', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   const stream = await follow(t, studio, id)
   t.equal(stream.answer.statusCode, 200)
   t.match(stream.answer.headers, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no' })
@@ -127,8 +125,7 @@ t.test('Last-Event-ID resumes after any event, and 204 ends the reconnects of a 
 })
 
 t.test('webhook attempts are sent too, each once, whichever delivery ends first', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const studio = await openStudio(t, { media: { attempts: 1 } })
   studio.engine.next({ fail: 'provider_error', retryable: false })
   receiver.next({ status: 500 })
@@ -164,9 +161,7 @@ t.test("another tenant's task, an unknown one and one of the other collection ar
 
 t.test('a key has twenty streams at most; one that is left frees its place', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   // A client that leaves is seen by its connection only.
   const address = await studio.app.listen({ port: 0, host: '127.0.0.1' })
   const open = async () => {
@@ -206,9 +201,7 @@ t.test('a silent stream is kept alive, and ends when its key is no longer valid'
 
 t.test('streams end when the program stops', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   const stream = await follow(t, studio, id)
   await stream.until('task.processing')
   const closed = studio.app.close()

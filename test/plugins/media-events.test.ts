@@ -24,8 +24,7 @@ async function logged(studio: Studio, count: number, body: object = {}): Promise
 }
 
 t.test('every event is logged with the data of its webhook, and without a webhook too', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const studio = await openStudio(t, { media: { attempts: 1 } })
   const silent = await logged(studio, 1)
   studio.engine.next({ fail: 'provider_error', retryable: false })
@@ -43,9 +42,7 @@ t.test('every event is logged with the data of its webhook, and without a webhoo
 
 t.test('a canceled task has no event', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   t.equal((await studio.post(`/api/v1/generations/${id}/cancel`)).statusCode, 200)
   await logged(studio, 1)
   t.same((await events(studio)).data.filter(({ task_id: task }) => task === id), [])

@@ -118,8 +118,7 @@ t.test('sources elsewhere are asked at creation what they are, and what they say
 
 t.test('a size that cannot be makes no estimate: the maximum is held, and never less than nothing', async (t) => {
   const studio = await openStudio(t, { loops: false, probes: true })
-  const server = await openReceiver()
-  t.teardown(() => server.close())
+  const server = await openReceiver(t)
   const [song, mp3] = [wav(4000), Buffer.alloc(16_000)]
   for (let at = 0; at < mp3.length; at += 417) mp3.set([0xff, 0xfb, 0x90, 0], at)
   for (const file of [song, mp3]) {
@@ -135,8 +134,7 @@ t.test('a size that cannot be makes no estimate: the maximum is held, and never 
 
 t.test('a source that is more when its task runs extends the hold, where the plan and max_cost allow it; else what is held bounds the result', async (t) => {
   const studio = await openStudio(t, { probes: true })
-  const server = await openReceiver()
-  t.teardown(() => server.close())
+  const server = await openReceiver(t)
   let after = mp4(64, 48, 8000)
   server.always(({ headers }) => ranged(headers.range ? mp4(64, 48, 4000) : after, headers.range))
   const merge = { operation: 'merge', media_urls: [server.url, `${server.url}/2`] }

@@ -8,8 +8,7 @@ type Shown = { id: string; status: string; next_attempt_at: string | null; attem
 type Opened = Studio & { receiver: Receiver; deliveryOf(id: string, satisfies: (delivery: Shown) => boolean): Promise<Shown>; replay(body: object, raw?: string): ReturnType<Studio['get']> }
 
 async function open(t: Test): Promise<Opened> {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const studio = await openStudio(t)
   return {
     ...studio,

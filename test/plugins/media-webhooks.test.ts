@@ -10,8 +10,7 @@ import { isFinal, openStudio, type Studio, type StudioOptions } from './studio.t
 
 /** A studio and a receiver of its webhooks. */
 async function openBoth(t: Test, options: StudioOptions = {}): Promise<{ studio: Studio; receiver: Receiver }> {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   return { receiver, studio: await openStudio(t, options) }
 }
 
@@ -37,8 +36,7 @@ const DECIMAL = /^\d+\.\d{4,6}$/
 const UTC = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 t.test('a finished task is announced: signed with the key, by the contract and by Standard Webhooks', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   const studio = await openStudio(t)
   const { id } = (await studio.create({ webhook_url: receiver.url })).json()
   const [call] = await receiver.arrived(1)

@@ -290,9 +290,7 @@ t.test('media_url is required for every operation but merge, and is checked befo
 
 t.test('a canceled task returns its hold at once, and stops its run', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   const canceled = await studio.post(`/api/v1/generations/${id}/cancel`)
   t.equal(canceled.statusCode, 200)
   t.match(canceled.json(), { status: 'canceled', actual_cost: '0.0000', refund_amount: '0.0400', canceled_at: String })
@@ -307,9 +305,7 @@ t.test('a canceled task returns its hold at once, and stops its run', async (t) 
 t.test('a task that is canceled once its run has begun costs the share of its route, and one that waits costs nothing', async (t) => {
   const engines = FAKE_OPERATIONS.replace('kind: image, engine: fake,', 'kind: image, engine: fake, cancelPercent: 30,')
   const studio = await openStudio(t, { engines, media: { maxConcurrentTasks: 1 } })
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   const waiting = (await studio.create()).json()
   const cancel = async (task: string) => (await studio.post(`/api/v1/generations/${task}/cancel`)).json()
   t.match(await cancel(waiting.id), { status: 'canceled', actual_cost: '0.0000', refund_amount: '0.0400' })
@@ -388,9 +384,7 @@ t.test('Prefer: wait holds the answer to a request that is sent again as well', 
 
 t.test('a suspended plan refuses new tasks; accepted ones are finished and can be read', async (t) => {
   const studio = await openStudio(t)
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
   t.match((await studio.create()).json(), { status: 403, error: { code: 'plan_inactive' } })
   t.match((await studio.create({ kind: 'sculpture' })).json(), { status: 403 }, 'the plan goes before the request')

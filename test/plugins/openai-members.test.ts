@@ -1,12 +1,12 @@
 /** What goes upstream: documented members, `allow`, `drop` and `force`, hosted tools, storage, identities, addresses. */
 import { createServer } from 'node:http'
-import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { parseUpstreams } from '../../src/upstream/upstreams-file.ts'
 import { respond, type Script } from '../fakes/upstream.ts'
 import { completion, message, response } from '../fakes/upstream-wire.ts'
 import { chat, MESSAGES, responses, type GatewayOptions, type Loose } from '../upstream/gateway.ts'
 import { setUp } from './vendor.ts'
+import { listening } from '../fakes/listening.ts'
 
 const answers: Script = (answer, { path }) => respond(answer, 200, path.endsWith('responses') ? response('completed', [message('hi')]) : completion('hi'))
 
@@ -161,10 +161,8 @@ t.test('http addresses of images are refused, or fetched by the gateway, where t
     if (request.url === '/away') return answer.writeHead(302, { location: 'http://169.254.169.254/' }).end()
     answer.writeHead(request.url === '/gone' ? 404 : 200, { 'content-type': request.url === '/page' ? 'text/html' : request.url === '/doc.pdf' ? 'application/pdf' : 'image/png' }).end('bytes')
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const at = (path: string) => `http://127.0.0.1:${(server.address() as { port: number }).port}${path}`
+  const port = await listening(t, server)
+  const at = (path: string) => `http://127.0.0.1:${port}${path}`
   const fetching = await sent(t, {}, { imageUrls: 'fetch', egressAllow: ['127.0.0.1'] })
   t.same((await fetching.chat(image(at('/a.png')))).messages, image(`data:image/png;base64,${Buffer.from('bytes').toString('base64')}`).messages)
   const [file] = (await fetching.responses({ input: [{ role: 'user', content: [{ type: 'input_file', file_url: at('/doc.pdf') }] }] })).input[0].content

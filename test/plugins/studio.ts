@@ -30,6 +30,8 @@ export type Studio = Gateway & {
   raw: string
   keyVersionId: string
   create(body?: object, headers?: Record<string, string>, query?: string): Promise<LightMyRequestResponse>
+  /** Creates a generation whose run hangs, the first of this engine. Its id, once it runs. */
+  hanging(body?: object, headers?: Record<string, string>): Promise<string>
   /** Creates an operation. */
   operate(body: object, headers?: Record<string, string>, query?: string): Promise<LightMyRequestResponse>
   get(path: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
@@ -85,6 +87,8 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
   )
   const subscription = await gateway.plan('studio', { product: 'Media', media: { ...MEDIA, ...terms }, requestsPerMinute })
   const { raw, version } = await gateway.key(subscription)
+  const create = (body = {}, headers = {}, query = '') =>
+    gateway.app.inject({ method: 'POST', url: `/api/v1/generations${query}`, headers: { ...bearer(raw), ...headers }, payload: { kind: 'image', prompt: 'a lighthouse', ...body } })
   const get = (path: string, headers = {}) => gateway.app.inject({ url: path, headers: { ...bearer(raw), ...headers } })
   return {
     ...gateway,
@@ -92,8 +96,13 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
     subscription,
     raw,
     keyVersionId: version.id,
-    create: (body = {}, headers = {}, query = '') =>
-      gateway.app.inject({ method: 'POST', url: `/api/v1/generations${query}`, headers: { ...bearer(raw), ...headers }, payload: { kind: 'image', prompt: 'a lighthouse', ...body } }),
+    create,
+    async hanging(body, headers) {
+      engine.next('hang')
+      const { id } = (await create(body, headers)).json()
+      await engine.begun(1)
+      return id as string
+    },
     get,
     post: (path, headers = {}) => gateway.app.inject({ method: 'POST', url: path, headers: { ...bearer(raw), ...headers } }),
     operate: (body, headers = {}, query = '') =>

@@ -48,8 +48,7 @@ t.test('what was learned of a receiver holds for one tenant, and for a minute af
 })
 
 t.test('a receiver that answers fast gets more deliveries at once, up to 64', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
+  const receiver = await openReceiver(t)
   let wave = Promise.withResolvers<void>()
   receiver.always(() => ({ until: wave.promise }))
   const studio = await openStudio(t)
@@ -110,8 +109,7 @@ t.test('one tenant alone has a hundred deliveries at once, and a claim never tak
 })
 
 t.test('ten tenants whose receivers hang and who replay without end hold up no webhook of another tenant', async (t) => {
-  const [hanging, receiver] = [await openReceiver(), await openReceiver()]
-  t.teardown(() => Promise.all([hanging.close(), receiver.close()]))
+  const [hanging, receiver] = [await openReceiver(t), await openReceiver(t)]
   hanging.always(() => 'never')
   // None of their attempts ends while the test runs.
   const studio = await openStudio(t, { env: { WEBHOOK_TIMEOUT_SECONDS: '120' } })

@@ -69,9 +69,7 @@ t.test('WORKER_KINDS takes kinds and operations, and nothing else', async (t) =>
 
 t.test('a cancel reaches a run long before its lease is renewed', async (t) => {
   const studio = await openStudio(t, { env: { TASK_LEASE_SECONDS: '600' } })
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.engine.begun(1)
+  const id = await studio.hanging()
   t.equal((await studio.post(`/api/v1/generations/${id}/cancel`)).statusCode, 200)
   while (studio.engine.aborts.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
   t.same(studio.engine.aborts, ['canceled'])

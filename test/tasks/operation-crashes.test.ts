@@ -118,9 +118,9 @@ type Scenario = (process: Process, world: World, tenant: string) => Promise<unkn
 
 async function open(t: Test): Promise<World> {
   const folder = await mkdtemp(join(MEMORY, 'tollgate-'))
-  const world = { store: await openStore(`sqlite:${join(folder, 'tollgate.db')}`), files: await openFiles(`disk:${join(folder, 'files')}`), source: await openReceiver(), time: { now: START }, ids: 0, read: [] }
+  const world = { store: await openStore(`sqlite:${join(folder, 'tollgate.db')}`), files: await openFiles(`disk:${join(folder, 'files')}`), source: await openReceiver(t), time: { now: START }, ids: 0, read: [] }
   t.teardown(async () => {
-    await Promise.all([world.store.close(), world.files.close(), world.source.close()])
+    await Promise.all([world.store.close(), world.files.close()])
     await rm(folder, { recursive: true })
   })
   return world

@@ -31,8 +31,7 @@ function slow(_request: IncomingMessage, response: ServerResponse): void {
 }
 
 t.test('a source says by its first bytes what it is; one that does not, in time and within bounds, is unknown', async (t) => {
-  const server = await openReceiver()
-  t.teardown(() => server.close())
+  const server = await openReceiver(t)
   const egress = openEgress({ allow: ['127.0.0.1/32'], clock: () => performance.now(), lookup: async () => ['10.0.0.1'] })
   const probe = openSourceProbes({ egress, clock: () => 0, deadlineMs: 60_000 })
   const impatient = openSourceProbes({ egress, clock: () => 0, deadlineMs: 100 })

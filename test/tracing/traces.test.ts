@@ -1,6 +1,5 @@
 /** Traces of the running program, at a receiver that decodes OTLP by its published definitions. */
 import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -13,6 +12,7 @@ import { REPOSITORY, start, type Program } from '../flows/program.ts'
 import { SIDE_TIMEOUT_MS, SIDES, type Start } from '../flows/sides.ts'
 import { ownCollector } from '../servers/otel-collector.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
+import { listening } from '../fakes/listening.ts'
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 
@@ -44,8 +44,7 @@ for (const side of SIDES) {
     const begin = await side.open(t)
     if (begin === null) return
     const otlp = await openOtlpReceiver(t)
-    const receiver = await openReceiver()
-    t.teardown(() => receiver.close())
+    const receiver = await openReceiver(t)
     const folder = t.testdir()
     await declare(folder, 'plans', mediaPlan('studio'), apiKey('media', 'studio'), codingPlan('coder'), apiKey('coding', 'coder'))
     await writeFile(join(folder, 'upstreams.yaml'), 'upstreams: [{name: hidden, baseUrl: "http://127.0.0.1:9", model: m, wire: chat, retry: {attempts: 1}}]')
@@ -158,9 +157,7 @@ t.test('an endpoint that is away, silent or full neither delays nor fails a requ
   const full = await openOtlpReceiver(t, (request, response) => void request.resume().on('end', () => response.writeHead(503, { 'retry-after': '60' }).end()))
   // Accepts connections and says nothing.
   const silent = createServer((socket) => void socket.on('error', () => {}).resume())
-  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => new Promise((resolve) => silent.close(resolve)))
-  const endpoints = ['http://127.0.0.1:9', full.url, `http://127.0.0.1:${(silent.address() as AddressInfo).port}`]
+  const endpoints = ['http://127.0.0.1:9', full.url, `http://127.0.0.1:${await listening(t, silent)}`]
   const exports = endpoints.map(async (endpoint, i) => {
     const folder = join(t.testdirName, String(i))
     await mkdir(folder, { recursive: true })

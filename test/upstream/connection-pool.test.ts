@@ -1,6 +1,6 @@
 /** Connections to upstreams over real sockets: which are used again, what ends them, back-pressure, and TLS. */
 import { once } from 'node:events'
-import { createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createServer as createTlsServer, type SecureVersion, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -8,6 +8,8 @@ import { openConnectionPool, type ConnectionPool, type Connections } from '../..
 import type { Connection } from '../../src/upstream/http/connection.ts'
 import { eventually } from '../flows/eventually.ts'
 import { SELF_SIGNED } from './self-signed.ts'
+import { listening } from '../fakes/listening.ts'
+import { freePort } from '../servers/process.ts'
 
 type Answered = { status: number; body: string; error: Error | null; onIdleConnection: boolean }
 /** `served`: its requests so far, this one included. */
@@ -16,13 +18,6 @@ type Script = (socket: Socket, served: number, request: string) => void
 const HEAD = 'POST /v1/x HTTP/1.1\r\nhost: upstream\r\n'
 const answerOf = (body: string, fields = '') => `HTTP/1.1 200 OK\r\n${fields}content-length: ${body.length}\r\n\r\n${body}`
 const answering: Script = (socket) => void socket.write(answerOf('a'))
-
-async function listening(t: Test, server: Server, host = '127.0.0.1'): Promise<number> {
-  server.listen(0, host)
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return (server.address() as { port: number }).port
-}
 
 /** A server that runs the script once a request is whole, and a pool that leads to it. `tls`: the latest version that the server knows. */
 async function serve(t: Test, script: Script, { tls = null as SecureVersion | null, host = '127.0.0.1' } = {}) {
@@ -267,11 +262,7 @@ for (const version of ['TLSv1.2', 'TLSv1.3'] as const) t.test(`a new connection 
 })
 
 t.test('what cannot be connected fails by its cause', async (t) => {
-  const closed = createServer()
-  closed.listen(0, '127.0.0.1')
-  await once(closed, 'listening')
-  const { port } = closed.address() as { port: number }
-  await new Promise((resolve) => closed.close(resolve))
+  const port = await freePort()
   const refused = openConnectionPool(new URL(`http://127.0.0.1:${port}`), 5_000)
   t.match(await send(refused).answered, { error: { code: 'ECONNREFUSED' }, onIdleConnection: false })
   // It accepts connections, and never shakes hands.

@@ -1,5 +1,4 @@
 /** Connections to upstreams: what a finished answer leaves behind, and resets of idle connections. */
-import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { mock } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
@@ -15,6 +14,7 @@ import type { UpstreamCall } from '../../src/upstream/wires/wire.ts'
 import type { UpstreamEvent } from '../../src/upstream/selection/retry-and-failover.ts'
 import { chatStream, completion } from '../fakes/upstream-wire.ts'
 import { chat, openGateway } from './gateway.ts'
+import { listening } from '../fakes/listening.ts'
 
 const OK = parseHead('HTTP/1.1 200 OK\r\n\r\n')
 
@@ -109,10 +109,7 @@ for (const { form, stream, type, answer } of ANSWERS) t.test(`a reset of a reuse
       socket.write(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${Buffer.byteLength(answer)}\r\n\r\n${answer}`)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as { port: number }
+  const port = await listening(t, server)
   const gateway = await openGateway(t, {
     declared: [{ name: 'a', baseUrl: `http://127.0.0.1:${port}/v1`, model: 'a', wire: 'chat', retry: { attempts: 1 }, breaker: { failures: 2 } }],
     upstreams: { backOffMs: 100_000 },
@@ -141,10 +138,7 @@ async function answeredWith(t: Test, answerOf: (request: number) => { bytes: str
       socket.write(bytes, () => afterwards(socket))
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as { port: number }
+  const port = await listening(t, server)
   const gateway = await openGateway(t, { declared: [{ name: 'a', baseUrl: `http://127.0.0.1:${port}/v1`, model: 'a', wire: 'chat', retry: { attempts: 1 } }] })
   return { gateway, requests: () => requests }
 }

@@ -18,6 +18,8 @@ import { chatStream, completion, DONE } from '../fakes/upstream-wire.ts'
 import { SELF_SIGNED } from './self-signed.ts'
 import { eventually } from '../flows/eventually.ts'
 import { chat, dataOf, writeUpstreamsFile, MESSAGES, openGateway, SILENT, startStream, type Gateway } from './gateway.ts'
+import { listening } from '../fakes/listening.ts'
+import { freePort } from '../servers/process.ts'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
@@ -218,11 +220,7 @@ t.test('a changed upstream finishes the calls that will try it again', async (t)
 })
 
 t.test('an upstream that refuses the connection or speaks no TLS fails over', async (t) => {
-  const closed = createServer()
-  closed.listen(0, '127.0.0.1')
-  await once(closed, 'listening')
-  const { port } = closed.address() as { port: number }
-  await new Promise((resolve) => closed.close(resolve))
+  const port = await freePort()
   const [b] = (await fakes(t, answers('b'))) as [FakeUpstream]
   const gateway = await openGateway(t, {
     declared: [
@@ -240,10 +238,7 @@ t.test('an upstream with an untrusted certificate gets no request', async (t) =>
     requests++
     respond(answer, 200, completion('a'))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => new Promise((resolve) => server.close(resolve)))
-  const { port } = server.address() as { port: number }
+  const port = await listening(t, server)
   const gateway = await openGateway(t, { declared: [member('a', { url: `https://127.0.0.1:${port}/v1` })] })
   t.equal((await chat(gateway)).status, 503)
   t.equal(requests, 0)

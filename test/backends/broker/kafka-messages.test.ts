@@ -9,7 +9,7 @@ import { decodeEvent, encodeEvent } from '../../../src/backends/broker/kafka/clo
 import { openOffsets } from '../../../src/backends/broker/kafka/offsets.ts'
 import { handled, ready } from '../../contracts/broker.ts'
 import { kafka } from '../../servers/kafka.ts'
-import { dropped, healthy, prefix, recordingBroker, until, withAdmin } from './recording-broker.ts'
+import { healthy, ownPrefix, recordingBroker, until, withAdmin } from './recording-broker.ts'
 
 const SCHEMAS = join(import.meta.dirname, '../../../src/backends/broker/kafka/schemas')
 const TRACEPARENT = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`
@@ -42,8 +42,7 @@ t.test('Kafka', async (t) => {
   if (servers === null) return
 
   async function open(t: Test, query: Record<string, string> = {}) {
-    const topicPrefix = prefix()
-    dropped(t, servers ?? '', topicPrefix)
+    const topicPrefix = ownPrefix(t, servers ?? '')
     return { topicPrefix, broker: await recordingBroker(t, servers ?? '', { topicPrefix, ...query }) }
   }
 

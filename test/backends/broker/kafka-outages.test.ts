@@ -1,6 +1,6 @@
 /** Outages of Kafka: a broker that is killed or frozen. Messages arrive again without a restart. */
 import { once } from 'node:events'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import type { ISocketFactoryArgs } from 'kafkajs'
 import t, { type Test } from 'tap'
 import { openSockets } from '../../../src/backends/broker/kafka/kafka-client.ts'
@@ -8,6 +8,7 @@ import { ownKafka } from '../../servers/kafka.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin, type RecordingBroker } from './recording-broker.ts'
 import { member } from './group-member.ts'
 import { handled, ready } from '../../contracts/broker.ts'
+import { listening } from '../../fakes/listening.ts'
 
 t.test('connections to a broker that accepts them and never answers are closed, and none outlives the client', async (t) => {
   const connections: { hasEnded: boolean; isClosed: boolean }[] = []
@@ -22,9 +23,7 @@ t.test('connections to a broker that accepts them and never answers are closed, 
       socket.on('close', () => clearInterval(writing))
     })
   })
-  await once(frozen.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(() => frozen.close())
-  const broker = await recordingBroker(t, `127.0.0.1:${(frozen.address() as AddressInfo).port}`, { topicPrefix: prefix() })
+  const broker = await recordingBroker(t, `127.0.0.1:${await listening(t, frozen)}`, { topicPrefix: prefix() })
   broker.consume('image', handled)
   broker.publish(ready('image', 'task'))
   await until(() => connections.some(({ isClosed }) => isClosed))
@@ -36,11 +35,9 @@ t.test('connections to a broker that accepts them and never answers are closed, 
 
 t.test('the library is not told of a connection that it gave up before it was there', async (t) => {
   const server = createServer((socket) => socket.resume())
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(() => server.close())
+  const port = await listening(t, server)
   const told: string[] = []
   const { socketFactory } = openSockets()
-  const { port } = server.address() as AddressInfo
   const open = (name: string) => socketFactory({ host: '127.0.0.1', port, onConnect: () => told.push(name) } as unknown as ISocketFactoryArgs)
   const kept = open('kept')
   await once(open('given up').end(), 'close')

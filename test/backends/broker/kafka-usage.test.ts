@@ -11,7 +11,7 @@ import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { openClient } from '../../../src/backends/broker/kafka/kafka-client.ts'
 import { readAddress } from '../../../src/backends/broker/kafka/kafka-url.ts'
 import { openUsageProducer } from '../../../src/backends/broker/kafka/usage-producer.ts'
-import { dropped, prefix, recordingBroker, until } from './recording-broker.ts'
+import { ownPrefix, recordingBroker, until } from './recording-broker.ts'
 
 const RECORDS: UsageRecord[] = [
   { id: taskId(1), subscription: 'acme/code', keyId: 'key-1', at: T0, usage: { input: 100, cachedInput: 40, output: 7 }, charged: 83, isEstimated: false },
@@ -22,8 +22,7 @@ const RECORDS: UsageRecord[] = [
 t.test('usage records arrive on their topic as CloudEvents by tenant, or the broker says that they did not', async (t) => {
   const servers = await kafka(t)
   if (servers === null) return
-  const topicPrefix = prefix()
-  dropped(t, servers, topicPrefix)
+  const topicPrefix = ownPrefix(t, servers)
   const broker = await recordingBroker(t, servers, { topicPrefix })
   const { publishUsage } = broker
   if (!publishUsage) throw new TypeError('Kafka publishes no usage records')

@@ -1,11 +1,12 @@
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import t from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { brokerPromises, handled, ready } from '../../contracts/broker.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { kafka } from '../../servers/kafka.ts'
-import { recordingBroker, dropped, healthy, prefix, until, withAdmin } from './recording-broker.ts'
+import { recordingBroker, healthy, ownPrefix, until, withAdmin } from './recording-broker.ts'
 import { member } from './group-member.ts'
+import { listening } from '../../fakes/listening.ts'
 
 t.test('Kafka', async (t) => {
   const servers = await kafka(t)
@@ -13,15 +14,13 @@ t.test('Kafka', async (t) => {
 
   await t.test('it keeps the contract of a broker', (t) =>
     runContract(t, brokerPromises, async (t) => {
-      const topicPrefix = prefix()
-      dropped(t, servers, topicPrefix)
+      const topicPrefix = ownPrefix(t, servers)
       return { producer: await recordingBroker(t, servers, { topicPrefix }), consumer: await recordingBroker(t, servers, { topicPrefix }) }
     }),
   )
 
   await t.test('every message of a burst is received, and the consumers share them', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const [producer, one, other] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
     for (const consumer of [one, other]) consumer.consume('image', handled)
     await Promise.all([healthy(one), healthy(other)])
@@ -35,8 +34,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('latency of single messages', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const [producer, consumer] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
     let received = () => {}
     consumer.consume('image', async () => received())
@@ -57,8 +55,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('the partitions of a killed member are taken over by the others', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const [producer, survivor] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
     const victim = member(t, producer.url)
     await victim.prints('healthy')
@@ -72,8 +69,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('a paused consumer receives its messages after it resumes', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const producer = await recordingBroker(t, servers, { topicPrefix })
     const [full, free] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix, group: `${topicPrefix}other` })]
     const subscription = full.consume('image', handled)
@@ -88,8 +84,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('a topic with fewer partitions than members is logged once, and every message is received', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const all = await Promise.all([1, 2, 3].map(() => recordingBroker(t, servers, { topicPrefix, partitions: '1' })))
     const [producer] = all
     for (const consumer of all) consumer.consume('image', handled)
@@ -103,8 +98,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('topics are created with the parameters of the address and one day of retention', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const producer = await recordingBroker(t, servers, { topicPrefix, partitions: '3', replication: '1' })
     producer.publish(ready('video', 'task-1'))
     await until(() => producer.count('published') === 1)
@@ -119,8 +113,7 @@ t.test('Kafka', async (t) => {
   })
 
   await t.test('it prints nothing to stderr, and a process that closes it ends', async (t) => {
-    const topicPrefix = prefix()
-    dropped(t, servers, topicPrefix)
+    const topicPrefix = ownPrefix(t, servers)
     const producer = await recordingBroker(t, servers, { topicPrefix })
     const child = member(t, producer.url)
     await child.prints('healthy')
@@ -186,9 +179,7 @@ t.test('a broker without the required API versions is reported as such, and retr
       socket.write(answer)
     })
   })
-  await new Promise<void>((resolve) => fake.listen(0, '127.0.0.1', resolve))
-  const broker = await recordingBroker(t, `127.0.0.1:${(fake.address() as AddressInfo).port}`, {})
-  t.teardown(() => fake.close())
+  const broker = await recordingBroker(t, `127.0.0.1:${await listening(t, fake)}`, {})
   broker.consume('image', async () => void t.fail('received a message'))
   broker.publish(ready('image', 'task-1'))
   await until(() => broker.count('restarted') >= 2)

@@ -67,8 +67,9 @@ export async function withAdmin<T>(servers: string, use: (admin: ReturnType<Kafk
   }
 }
 
-/** Drops the topics and groups of a prefix when the test ends. */
-export function dropped(t: Test, servers: string, own: string): void {
+/** A prefix whose topics and groups are dropped when the test ends. */
+export function ownPrefix(t: Test, servers: string): string {
+  const own = prefix()
   t.teardown(() =>
     withAdmin(servers, async (admin) => {
       const topics = (await admin.listTopics()).filter((topic) => topic.startsWith(own))
@@ -79,4 +80,5 @@ export function dropped(t: Test, servers: string, own: string): void {
       if (leftover.length > 0) await admin.deleteGroups(leftover).catch(() => {})
     }),
   )
+  return own
 }

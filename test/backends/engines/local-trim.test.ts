@@ -2,12 +2,11 @@
 import { execFileSync } from 'node:child_process'
 import { open, readFile, stat, truncate, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import type { FormatName } from '../../../src/backends/engines/local/ffmpeg/formats.ts'
 import { alike, allColoursAt, allNumbersAndTonesOf, allNumbersOf, allTonesOf, codecsOf, colour, coloursAt, counted, frameAt, LIMITS, madeOf, numbersOf, programs, riseOf, samplesOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './ffmpeg-media.ts'
+import { listening } from '../../fakes/listening.ts'
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, n) => from + n)
 
@@ -322,12 +321,11 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   })
 
   t.test('unsupported_input: playlists, file lists, texts, pictures, noise and truncated headers, whatever their name', async (t) => {
-    const server = createServer((_request, response) => response.end('x')).listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    t.teardown(() => server.close())
+    const server = createServer((_request, response) => response.end('x'))
+    const port = await listening(t, server)
     let requests = 0
     server.on('request', () => requests++)
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a.ts`
+    const url = `http://127.0.0.1:${port}/a.ts`
     const bytes = await readFile(film)
     const picture = await readFile(make('picture.png', ...colour('red'), '-frames:v', '1'))
     const cases: Record<string, string | Buffer> = {

@@ -1,12 +1,13 @@
 /** Files backend in MongoDB: the contract, crashed writers, unreferenced chunks, servers that die, refuse or fall silent. */
 import { randomUUID } from 'node:crypto'
-import { Collection, MongoClient, MongoNetworkError, type Db } from 'mongodb'
+import { MongoClient, type Db } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../../src/backends/files/files.ts'
 import { filesPromises } from '../../contracts/files.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { mongodb, ownMongodb } from '../../servers/mongodb.ts'
+import { interrupt } from '../interrupted-writes.ts'
 import { haltingBody, until } from './halting-body.ts'
 
 const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
@@ -19,26 +20,6 @@ function within(url: string, database: string): string {
 }
 
 const WRITES = ['bulkWrite', 'insertMany', 'replaceOne', 'deleteOne', 'deleteMany'] as const
-
-/** Makes the `write`th write from now lose its answer, after it took effect or instead. The returned function removes the fault and returns the number of writes. */
-function interrupt({ write, happens }: { write: number; happens: boolean }): () => number {
-  const original = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
-  let count = 0
-  for (const name of WRITES) {
-    const real = original[name] as (...values: unknown[]) => Promise<unknown>
-    const faulty = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
-      const isFaulty = ++count === write
-      const answer = !isFaulty || happens ? await real.apply(this, values) : null
-      if (isFaulty) throw new MongoNetworkError('the connection was lost')
-      return answer
-    }
-    Object.assign(Collection.prototype, { [name]: faulty })
-  }
-  return () => {
-    Object.assign(Collection.prototype, original)
-    return count
-  }
-}
 
 async function databaseOf(t: Test, url: string): Promise<{ storeUrl: string; db: Db; open: () => Promise<Files> }> {
   const name = `files-${randomUUID()}`
@@ -150,7 +131,7 @@ t.test('on a shared server', async (t) => {
     const { db, open } = await databaseOf(t, url)
     const files = await open()
     const put = async (fault: { write: number; happens: boolean }): Promise<number> => {
-      const restore = interrupt(fault)
+      const restore = interrupt(WRITES, fault)
       try {
         for (const [size, n] of [[MB, 1], [3 * MB, 2]] as const) t.equal((await files.put('a-1', Buffer.alloc(size, n), facts)).size, size)
       } finally {

@@ -1,7 +1,5 @@
 /** Leader election over an in-memory Lease whose server fails, is slow or hangs for one of two processes. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -9,6 +7,7 @@ import type { ApiResponse, Client, Method } from '../../../src/backends/resource
 import { openKubernetes } from '../../../src/backends/resources/kubernetes/kubernetes.ts'
 import { openLeader, type Leader, type LeaderOptions } from '../../../src/backends/resources/kubernetes/leader-election.ts'
 import { eventually } from '../../flows/eventually.ts'
+import { listening } from '../../fakes/listening.ts'
 
 /** A clock that advances only when the test moves it. */
 function openTime() {
@@ -214,12 +213,7 @@ t.test('the lease is renewed while the maximum of other requests hang', async (t
     if (method === 'PUT') renewals++
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(object))
   })
-  await once(api.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(() => {
-    api.closeAllConnections()
-    api.close()
-  })
-  const cluster = { 'server': `http://127.0.0.1:${(api.address() as AddressInfo).port}`, 'insecure-skip-tls-verify': true }
+  const cluster = { 'server': `http://127.0.0.1:${await listening(t, api)}`, 'insecure-skip-tls-verify': true }
   const kubeconfig = { 'current-context': 'c', 'contexts': [{ name: 'c', context: { cluster: 'c', user: 'u' } }], 'clusters': [{ name: 'c', cluster }], 'users': [{ name: 'u', user: {} }] }
   const folder = t.testdir({ config: JSON.stringify(kubeconfig) })
   const log = { info() {}, warn() {}, error() {} }

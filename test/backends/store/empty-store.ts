@@ -4,6 +4,7 @@ import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
 import type { Place } from '../../contracts/store.ts'
+import { mongodb } from '../../servers/mongodb.ts'
 
 export type Empty = {
   /** The URL for `openStore`. */
@@ -40,4 +41,10 @@ export async function emptyDatabase(t: Test, server: string, options = '', throu
       }
     },
   }
+}
+
+/** The body of a test on an empty database of the shared server; the test is skipped where none is installed. */
+export const onMongodb = (body: (t: Test, empty: Empty) => Promise<void>) => async (t: Test) => {
+  const server = await mongodb(t)
+  if (server) await body(t, await emptyDatabase(t, server))
 }

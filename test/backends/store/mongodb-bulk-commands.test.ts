@@ -9,15 +9,10 @@ import { openStore } from '../../../src/backends/store/store.ts'
 import type { StoredSubscription } from '../../../src/domain/subscription/stored-subscription.ts'
 import { allDue, delivery, hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase, type Empty } from './empty-store.ts'
+import { onMongodb, type Empty } from './empty-store.ts'
 
 type Thing = { _id: string; write?: string; n: number; version?: number; name?: string }
 type Bulk = Collection['bulkWrite']
-
-async function empty(t: Test): Promise<Empty | null> {
-  const server = await mongodb(t)
-  return server ? emptyDatabase(t, server) : null
-}
 
 /** Wraps every bulk write by `around`. */
 function intercept(t: Test, around: (write: () => ReturnType<Bulk>, operations: readonly AnyBulkWriteOperation[]) => ReturnType<Bulk>): void {
@@ -29,10 +24,8 @@ function intercept(t: Test, around: (write: () => ReturnType<Bulk>, operations: 
 }
 
 /** Documents `a` to `e`, each with its `n` 1. */
-async function things(t: Test) {
-  const found = await empty(t)
-  if (!found) return null
-  const collection = found.db.collection<Thing>(`things-${randomUUID()}`)
+async function things({ db }: Empty) {
+  const collection = db.collection<Thing>(`things-${randomUUID()}`)
   await collection.insertMany(['a', 'b', 'c', 'd', 'e'].map((_id) => ({ _id, n: 1, version: 1, write: `first of ${_id}`, name: `name of ${_id}` })))
   const swap = batchChanges(collection)
   const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Change => ({ next: { _id, n: from + 1, version: from + 1, write: randomUUID(), ...facts }, last: undefined, when: { version: from }, isWhole: true })
@@ -44,10 +37,8 @@ async function outcomes(calls: Promise<unknown>[]): Promise<unknown[]> {
   return (await Promise.allSettled(calls)).map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error).name))
 }
 
-t.test('some swaps of one command take effect and some are lost, and each caller gets its own outcome', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { collection, swap, raise } = found
+t.test('some swaps of one command take effect and some are lost, and each caller gets its own outcome', onMongodb(async (t, empty) => {
+  const { collection, swap, raise } = await things(empty)
   const commands: number[] = []
   intercept(t, (write, operations) => (commands.push(operations.length), write()))
   t.same(await outcomes(['e', 'd', 'c'].map((id) => swap(raise(id, 1)))), ['swapped', 'swapped', 'swapped'])
@@ -56,12 +47,10 @@ t.test('some swaps of one command take effect and some are lost, and each caller
   t.same(await outcomes([swap(raise('e', 2)), swap(raise('e', 2))]), ['swapped', 'lost'], 'two swaps of one document go into two commands')
   t.same(commands, [3, 5, 2, 1, 1])
   t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n }) => n), [2, 2, 2, 3, 3])
-})
+}))
 
-t.test('swaps of documents whose last write is known are one statement, each with its own outcome', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { collection, swap, raise } = found
+t.test('swaps of documents whose last write is known are one statement, each with its own outcome', onMongodb(async (t, empty) => {
+  const { collection, swap, raise } = await things(empty)
   const statements: number[] = []
   intercept(t, (write, operations) => (statements.push(operations.length), write()))
   const after = (_id: string, last: string | null, facts: Partial<Thing> = {}): Change => ({ ...raise(_id, 1, facts), last, when: {} })
@@ -74,12 +63,10 @@ t.test('swaps of documents whose last write is known are one statement, each wit
   await collection.updateOne({ _id: 'e' }, { $unset: { write: '' } })
   t.same(await outcomes([swap(after('e', null)), swap(first('d'))]), ['swapped', 'lost'], 'one that an early release wrote')
   t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n, name }) => [n, name]), [[3, undefined], [2, undefined], [2, undefined], [2, undefined], [2, undefined]])
-})
+}))
 
-t.test('a swap that was overwritten before its outcome was read cannot be distinguished from a lost one: both are unavailable, the others are not', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { collection, swap, raise } = found
+t.test('a swap that was overwritten before its outcome was read cannot be distinguished from a lost one: both are unavailable, the others are not', onMongodb(async (t, empty) => {
+  const { collection, swap, raise } = await things(empty)
   intercept(t, async (write) => {
     const written = await write()
     await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another process', n: 9, version: 9 } })
@@ -87,12 +74,10 @@ t.test('a swap that was overwritten before its outcome was read cannot be distin
   })
   t.same(await outcomes([swap(raise('a', 1)), swap(raise('b', 1)), swap(raise('c', 7))]), ['swapped', 'Unavailable', 'Unavailable'])
   t.same(await outcomes([swap(raise('b', 9)), swap(raise('d', 1))]), ['swapped', 'swapped'], 'when all took effect, nothing is read')
-})
+}))
 
-t.test('a statement refused by the server is unavailable alone; without an answer or a majority, the whole command is', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { collection, swap, raise } = found
+t.test('a statement refused by the server is unavailable alone; without an answer or a majority, the whole command is', onMongodb(async (t, empty) => {
+  const { collection, swap, raise } = await things(empty)
   await collection.createIndex({ name: 1 }, { unique: true })
   const refused: Change = { ...raise('b', 1), when: { version: { $in: 1 } } }
   t.same(await outcomes([swap(raise('a', 1, { name: 'x' })), swap(refused), swap(raise('c', 7, { name: 'y' })), swap(raise('e', 1, { name: 'name of d' }))]), ['swapped', 'Unavailable', 'lost', 'lost'])
@@ -107,7 +92,7 @@ t.test('a statement refused by the server is unavailable alone; without an answe
   t.same(await both(), ['MongoBulkWriteError', 'MongoBulkWriteError'])
   failure = 'no answer'
   t.same(await both(), ['MongoNetworkError', 'MongoNetworkError'])
-})
+}))
 
 t.test('a swap that took effect before its statement failed, as a mongod keeps it, is swapped: it does not match when it is sent again', async (t) => {
   const writes = new Map(['a', 'b'].map((id) => [id, `first of ${id}`]))
@@ -137,32 +122,27 @@ t.test('a swap that took effect before its statement failed, as a mongod keeps i
   t.same(commands, [1, 2], 'one statement, and each alone')
 })
 
-t.test('a command inserts those of its documents whose ids and unique values are free', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { collection } = found
+t.test('a command inserts those of its documents whose ids and unique values are free', onMongodb(async (t, empty) => {
+  const { collection } = await things(empty)
   await collection.createIndex({ name: 1 }, { unique: true })
   const insert = batchInserts(collection, ({ name = '' }) => name, () => 1)
   const calls = [insert({ _id: 'f', n: 1, name: 'new' }), insert({ _id: 'a', n: 1, name: 'other' }), insert({ _id: 'g', n: 1, name: 'new' }), insert({ _id: 'h', n: 1, name: 'last' }), insert({ _id: 'h', n: 2, name: 'twice' })]
   t.same(await outcomes(calls), ['added', 'taken', 'taken', 'added', 'taken'])
   const read = batchReads(collection, '_id')
   t.match(await Promise.all(['a', 'f', 'h', 'z', 'a'].map(read)), [{ name: 'name of a' }, { name: 'new' }, { n: 1 }, null, { name: 'name of a' }])
-})
+}))
 
-t.test('every process sends whole documents before members, in the order of their ids, whichever it changes first', async (t) => {
-  const found = await things(t)
-  if (!found) return
-  const { swap, raise } = found
+t.test('every process sends whole documents before members, in the order of their ids, whichever it changes first', onMongodb(async (t, empty) => {
+  const { swap, raise } = await things(empty)
   const commands: unknown[] = []
   intercept(t, (write, operations) => (commands.push(operations.map((one) => [Object.keys(one)[0], Object.values(one)[0].filter._id])), write()))
   const members = (id: string): Change => ({ ...raise(id, 1), isWhole: false })
   t.same(await outcomes([swap(raise('e', 1)), swap(members('c')), swap(raise('a', 1))]), ['swapped', 'swapped', 'swapped'])
   t.same(commands, [[['replaceOne', 'a'], ['replaceOne', 'e'], ['updateOne', 'c']]])
-})
+}))
 
-t.test('two processes that move the same tasks in opposite orders do not deadlock, and move each once', async (t) => {
-  const place = await (await empty(t))?.place(t)
-  if (!place) return
+t.test('two processes that move the same tasks in opposite orders do not deadlock, and move each once', onMongodb(async (t, empty) => {
+  const place = await empty.place(t)
   const [one, other] = [await place.open(), await place.open()]
   const COUNT = 120
   await Promise.all(Array.from({ length: COUNT }, (_, n) => one.createTask(task(n))))
@@ -180,11 +160,10 @@ t.test('two processes that move the same tasks in opposite orders do not deadloc
     t.ok(known > COUNT, `${known} of ${2 * COUNT} got an outcome`)
     t.ok((await Promise.all(order.map((n) => one.task('acme', taskId(n))))).every((after) => after?.state === to))
   }
-})
+}))
 
-t.test('two processes that create the same task at once create one, and both succeed', async (t) => {
-  const place = await (await empty(t))?.place(t)
-  if (!place) return
+t.test('two processes that create the same task at once create one, and both succeed', onMongodb(async (t, empty) => {
+  const place = await empty.place(t)
   const stores = await Promise.all([1, 2].map(() => place.open()))
   // Over PostgreSQL, about one in five causes a deadlock.
   for (let n = 0; n < 30; n++) {
@@ -193,13 +172,11 @@ t.test('two processes that create the same task at once create one, and both suc
     t.same(answers.map(({ outcome }) => outcome).toSorted(), ['created', 'existing'])
     t.equal(new Set(answers.map(({ task }) => task.id)).size, 1)
   }
-})
+}))
 
-t.test('a cached task that another process changed is read again before a refusal, and returned as it is', async (t) => {
-  const found = await empty(t)
-  const place = await found?.place(t)
-  if (!found || !place) return
-  const [one, other] = [await place.open(), await place.open()]
+t.test('a cached task that another process changed is read again before a refusal, and returned as it is', onMongodb(async (t, { db, place }) => {
+  const { open } = await place(t)
+  const [one, other] = [await open(), await open()]
   await one.createTask(task(1))
   await other.moveTask(taskId(1), { from: ['pending'] }, 'queued', { sweepAt: null })
   t.match(await one.moveTask(taskId(1), { from: ['pending', 'queued'] }, 'processing', { epoch: 4, attempts: 1 }), { state: 'processing', sweepAt: null, epoch: 4 })
@@ -207,18 +184,16 @@ t.test('a cached task that another process changed is read again before a refusa
   t.match(await one.moveTask(taskId(1), { from: ['processing'], epoch: 4 }, 'queued', {}), { state: 'queued', progress: 30, sweepAt: T0 + 5 })
   t.equal(await other.moveTask(taskId(1), { from: ['processing'] }, 'settling', {}), null)
   // A task written before documents had `write`.
-  await found.db.collection<Document & { _id: string }>('tasks').updateOne({ _id: taskId(1) }, { $unset: { write: '' } })
-  const third = await place.open()
-  const fourth = await place.open()
+  await db.collection<Document & { _id: string }>('tasks').updateOne({ _id: taskId(1) }, { $unset: { write: '' } })
+  const third = await open()
+  const fourth = await open()
   t.match(await third.task('acme', taskId(1)), { state: 'queued' })
   t.match(await fourth.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), { state: 'processing' })
   t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
-})
+}))
 
-t.test('a task that is removed while several are relayed keeps no deliveries, and the others do', async (t) => {
-  const found = await empty(t)
-  const store = await (await found?.place(t))?.open()
-  if (!found || !store) return
+t.test('a task that is removed while several are relayed keeps no deliveries, and the others do', onMongodb(async (t, { place }) => {
+  const store = await (await place(t)).open()
   const { bulkWrite } = Collection.prototype
   t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
   const ns = [1, 2, 3]
@@ -231,11 +206,9 @@ t.test('a task that is removed while several are relayed keeps no deliveries, an
   t.same(await Promise.all(ns.map(async (n) => (await store.deliveries(taskId(n))).length)), [1, 0, 1])
   t.match(await Promise.all(ns.map((n) => store.task('acme', taskId(n)))), [{ outbox: [], sweepAt: null }, null, { outbox: [], sweepAt: null }])
   t.same(await allDue(store, T0), [])
-})
+}))
 
-t.test('records of several plans share a command; large ones are limited by bytes where they are sent whole', async (t) => {
-  const found = await empty(t)
-  if (!found) return
+t.test('records of several plans share a command; large ones are limited by bytes where they are sent whole', onMongodb(async (t, found) => {
   const store = await openStore(found.url)
   t.teardown(() => store.close())
   const ids = Array.from({ length: 12 }, (_, n) => `acme/plan-${n}`)
@@ -258,7 +231,7 @@ t.test('records of several plans share a command; large ones are limited by byte
   t.same(commands.reduce((sum, count) => sum + count, 0), 12)
   t.ok(Math.max(...commands) <= 5, `${commands.join(', ')} at once`)
   for (const record of await Promise.all(ids.map((id) => store.subscription(id)))) t.equal(record?.media?.holds.count, 1901)
-})
+}))
 
 t.test('a verb that the driver never settles is unavailable, and does not block closing', async (t) => {
   const server = await mongodb(t)

@@ -3,8 +3,7 @@ import { Collection } from 'mongodb'
 import t, { type Test } from 'tap'
 import type { Store } from '../../../src/backends/store/store.ts'
 import { logged, T0, task, taskId } from '../../contracts/store/acme.ts'
-import { mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase } from './empty-store.ts'
+import { onMongodb, type Empty } from './empty-store.ts'
 
 /** Holds the next append back before it is sent, until `land`; resolves when it is held. */
 function holdAppend(): { held: Promise<void>; land(): void } {
@@ -39,15 +38,13 @@ async function relay(store: Store, n: number, events = [logged(n)]): Promise<voi
 
 const read = (store: Store, after: number, tenant = 'acme') => store.events(tenant, after, 0, 100)
 
-async function opened(t: Test, server: string): Promise<[Store, Store]> {
-  const place = await (await emptyDatabase(t, server)).place(t)
+async function opened(t: Test, empty: Empty): Promise<[Store, Store]> {
+  const place = await empty.place(t)
   return [await place.open(), await place.open()]
 }
 
-t.test('an append that lands late takes a position after all that readers saw', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const [slow, quick] = await opened(t, server)
+t.test('an append that lands late takes a position after all that readers saw', onMongodb(async (t, empty) => {
+  const [slow, quick] = await opened(t, empty)
   await relay(quick, 1)
   const { held, land } = holdAppend()
   const late = relay(slow, 2, [logged(2, { event: 'task.failed' }), logged(2, { event: 'task.refunded' })])
@@ -58,12 +55,10 @@ t.test('an append that lands late takes a position after all that readers saw', 
   land()
   await late
   t.same((await read(quick, seen.at(-1)!.position)).map(({ event, taskId: id }) => [id, event]), [[taskId(2), 'task.failed'], [taskId(2), 'task.refunded']])
-})
+}))
 
-t.test('an append that lands late after its event was logged by another process adds nothing', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const [slow, quick] = await opened(t, server)
+t.test('an append that lands late after its event was logged by another process adds nothing', onMongodb(async (t, empty) => {
+  const [slow, quick] = await opened(t, empty)
   const { held, land } = holdAppend()
   const late = relay(slow, 1)
   await held
@@ -72,31 +67,25 @@ t.test('an append that lands late after its event was logged by another process 
   land()
   await late
   t.same((await read(quick, 0)).map(({ id }) => id), [logged(1).id, logged(2).id])
-})
+}))
 
-t.test('positions have no gap, whatever several processes append at once', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const handles = await opened(t, server)
+t.test('positions have no gap, whatever several processes append at once', onMongodb(async (t, empty) => {
+  const handles = await opened(t, empty)
   await Promise.all(Array.from({ length: 80 }, (_, n) => relay(handles[n % 2]!, n, [logged(n, { loggedAt: T0 + n })])))
   t.same((await read(handles[0], 0)).map(({ position }) => position), Array.from({ length: 80 }, (_, n) => n + 1))
-})
+}))
 
-t.test('a process that appends alone reads the last position of a tenant once', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const [store] = await opened(t, server)
+t.test('a process that appends alone reads the last position of a tenant once', onMongodb(async (t, empty) => {
+  const [store] = await opened(t, empty)
   await relay(store, 1)
   const reads = countReads(t, 'events')
   for (const n of [2, 3]) await relay(store, n)
   t.equal(reads(), 0)
   t.same((await read(store, 0)).map(({ id, position }) => [id, position]), [1, 2, 3].map((n) => [logged(n).id, n]))
-})
+}))
 
-t.test('a remembered position that another process has taken is read again, and the events of other tenants in the command are appended once', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const [store, other] = await opened(t, server)
+t.test('a remembered position that another process has taken is read again, and the events of other tenants in the command are appended once', onMongodb(async (t, empty) => {
+  const [store, other] = await opened(t, empty)
   const globex = { tenant: 'globex' }
   await relay(store, 1)
   await relay(store, 2, [logged(2, globex)])
@@ -109,4 +98,4 @@ t.test('a remembered position that another process has taken is read again, and 
   t.same(await positionsOf('acme'), [1, 3, 4, 4, 7, 8, 8].map((n, index) => [taskId(n), index + 1]))
   t.same(await positionsOf('globex'), [2, 5, 9].map((n, index) => [taskId(n), index + 1]))
   t.same(await positionsOf('aaa'), [6, 10].map((n, index) => [taskId(n), index + 1]))
-})
+}))

@@ -8,7 +8,7 @@ import { dropIndexes, type Index } from '../../../src/backends/store/mongodb/ind
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
 import { mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase } from './empty-store.ts'
+import { emptyDatabase, onMongodb } from './empty-store.ts'
 
 /** Shape of a query: filter and sort. */
 type Shape = { collection: string; filter: Document; sort: Document }
@@ -120,10 +120,7 @@ async function explained(t: Test, client: MongoClient, commands: Document[]): Pr
   }
 }
 
-t.test('indexes of the release before are dropped, as far as they are there, and no others', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { place, db } = await emptyDatabase(t, server)
+t.test('indexes of the release before are dropped, as far as they are there, and no others', onMongodb(async (t, { place, db }) => {
   await (await (await place(t)).open()).close()
   for (const [collection, names] of Object.entries(OBSOLETE)) await db.collection(collection).createIndexes(names.map((name) => ({ name, key: { [`of_${name}`]: 1 } })))
   await Promise.all([dropIndexes(db, OBSOLETE), dropIndexes(db, OBSOLETE)])
@@ -131,7 +128,7 @@ t.test('indexes of the release before are dropped, as far as they are there, and
     const there = (await db.collection(collection).indexes()).map(({ name }) => name).filter((name) => name !== '_id_')
     t.same(there.toSorted(), all.map(({ name }) => name).toSorted(), collection)
   }
-})
+}))
 
 t.test('docs/store.md lists every index', async (t) => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/store.md'), 'utf8')

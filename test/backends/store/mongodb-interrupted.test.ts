@@ -4,31 +4,10 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
 import { allDue, delivery, keyVersion, logged, T0, task, taskId } from '../../contracts/store/acme.ts'
-import { mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase, type Empty } from './empty-store.ts'
+import { interrupt, type WriteFault } from '../interrupted-writes.ts'
+import { onMongodb, type Empty } from './empty-store.ts'
 
 const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
-type WriteFault = { write: number; happens: boolean }
-
-/** Makes the `write`th write from now fail, after it took effect or instead. The returned function removes the fault and returns the number of writes. */
-function interrupt({ write, happens }: WriteFault): () => number {
-  const original = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
-  let count = 0
-  for (const name of WRITES) {
-    const real = original[name] as (...values: unknown[]) => Promise<unknown>
-    const faulty = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
-      if (++count !== write) return real.apply(this, values)
-      if (happens) await real.apply(this, values)
-      // The driver sometimes passes socket errors on.
-      throw happens ? new MongoNetworkError('the connection was lost') : Object.assign(new Error('ended by the other side'), { code: 'EPIPE' })
-    }
-    Object.assign(Collection.prototype, { [name]: faulty })
-  }
-  return () => {
-    Object.assign(Collection.prototype, original)
-    return count
-  }
-}
 
 type Scenario = { before(store: Store): Promise<unknown>; verb(store: Store): Promise<unknown>; after(store: Store): Promise<unknown> }
 
@@ -147,7 +126,8 @@ async function interrupted(t: Test, empty: Empty, scenario: Scenario, fault: Wri
   const place = await empty.place(t)
   const [store, other] = [await place.open(), await place.open()]
   await scenario.before(store)
-  const restore = interrupt(fault)
+  // The driver sometimes passes socket errors on.
+  const restore = interrupt(WRITES, fault, Object.assign(new Error('ended by the other side'), { code: 'EPIPE' }))
   let calls = 0
   const insist = async (): Promise<unknown> => {
     calls++
@@ -164,10 +144,7 @@ async function interrupted(t: Test, empty: Empty, scenario: Scenario, fault: Wri
 }
 
 for (const [name, scenario] of Object.entries(SCENARIOS)) {
-  t.test(`${name}: whichever write loses its outcome, a repetition leads to the same state`, async (t) => {
-    const server = await mongodb(t)
-    if (!server) return
-    const empty = await emptyDatabase(t, server)
+  t.test(`${name}: whichever write loses its outcome, a repetition leads to the same state`, onMongodb(async (t, empty) => {
     const undisturbed = await interrupted(t, empty, scenario, { write: 0, happens: false })
     t.equal(undisturbed.calls, 1)
     for (let write = 1; write <= undisturbed.writes; write++) {
@@ -177,7 +154,7 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
         t.same({ answer, state }, { answer: undisturbed.answer, state: undisturbed.state })
       }
     }
-  })
+  }))
 }
 
 /** Makes the next command of several writes fail, after the first half of them took effect. */
@@ -192,10 +169,8 @@ function halve(): () => void {
   return () => void (Collection.prototype.bulkWrite = bulkWrite)
 }
 
-t.test('a refund is delivered when its failure was delivered before the interrupted relay is repeated', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const place = await (await emptyDatabase(t, server)).place(t)
+t.test('a refund is delivered when its failure was delivered before the interrupted relay is repeated', onMongodb(async (t, empty) => {
+  const place = await empty.place(t)
   const [store, other] = [await place.open(), await place.open()]
   // The queue of the receiver is due, so that a delivery may be claimed as soon as it is stored.
   await store.createTask(ended(2))
@@ -215,4 +190,4 @@ t.test('a refund is delivered when its failure was delivered before the interrup
   await store.relay(taskId(1), [failed, refunded], [])
   for (let now = T0 + 1000; now < T0 + 4000; now += 1000) delivered.push(...(await deliverAll(now)))
   t.same(delivered.toSorted(), [delivery(2).id, failed.id, refunded.id].toSorted())
-})
+}))

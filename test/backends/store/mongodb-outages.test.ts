@@ -1,14 +1,14 @@
 /** Outages of MongoDB: a server that is killed, frozen, slow, or refuses the credentials. */
-import { once } from 'node:events'
-import { connect, createServer, Socket, type AddressInfo } from 'node:net'
+import { connect, createServer, Socket } from 'node:net'
 import { setImmediate as immediately } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { clientOf } from '../../../src/backends/mongodb/client.ts'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
 import { admit, ID, plan, settle, sessionOf, T0, task, taskId } from '../../contracts/store/acme.ts'
-import { mongodb, ownMongodb, type Mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase } from './empty-store.ts'
+import { ownMongodb, type Mongodb } from '../../servers/mongodb.ts'
+import { onMongodb } from './empty-store.ts'
+import { listening } from '../../fakes/listening.ts'
 
 async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null> {
   const server = await ownMongodb(t)
@@ -124,12 +124,7 @@ async function proxyTo(t: Test, url: string): Promise<{ url: string; port: numbe
     // A half-open connection would keep this process alive.
     socket.on('close', () => near.delete(socket) && far.destroy())
   })
-  await once(proxy.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(async () => {
-    for (const socket of near) socket.destroy()
-    await new Promise((resolve) => proxy.close(resolve))
-  })
-  const { port } = proxy.address() as AddressInfo
+  const port = await listening(t, proxy)
   const through = new URL(url)
   through.port = String(port)
   // A replica set names its members, past the proxy.
@@ -144,10 +139,8 @@ async function proxyTo(t: Test, url: string): Promise<{ url: string; port: numbe
   }
 }
 
-t.test('a verb called in the tick in which the server closes its connections is answered or unavailable, and does not hang', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, port, near } = await proxyTo(t, (await emptyDatabase(t, server)).url)
+t.test('a verb called in the tick in which the server closes its connections is answered or unavailable, and does not hang', onMongodb(async (t, empty) => {
+  const { url, port, near } = await proxyTo(t, empty.url)
   const store = await openStore(url)
   t.teardown(() => store.close())
   await store.heartbeat('i', 1)
@@ -166,12 +159,10 @@ t.test('a verb called in the tick in which the server closes its connections is 
   for (const outcome of await Promise.all(calls)) t.ok(outcome === undefined || outcome instanceof Unavailable)
   await insist(() => store.heartbeat('i', 1000))
   t.same(await store.heartbeats(), [{ instance: 'i', count: 1000 }])
-})
+}))
 
-t.test('a command to a server that has stopped reading fails after its timeout', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, stopReading } = await proxyTo(t, (await emptyDatabase(t, server)).url)
+t.test('a command to a server that has stopped reading fails after its timeout', onMongodb(async (t, empty) => {
+  const { url, stopReading } = await proxyTo(t, empty.url)
   const client = clientOf(url, 'request')
   t.teardown(() => client.close(true))
   const collection = client.db().collection<{ _id: number; text: string }>('large')
@@ -179,13 +170,11 @@ t.test('a command to a server that has stopped reading fails after its timeout',
   stopReading()
   // Larger than the buffers of both sides.
   await t.rejects(collection.insertOne({ _id: 2, text: 'x'.repeat(14_000_000) }), { name: 'MongoNetworkTimeoutError' })
-})
+}))
 
 /** A proxy to `port` with a delay of `ms` each way. */
 async function slowProxy(t: Test, port: number, ms: number): Promise<number> {
-  const sockets = new Set<Socket>()
   const later = (from: Socket, to: Socket): void => {
-    sockets.add(from)
     from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
     from.on('close', () => to.destroy())
     from.on('error', () => to.destroy())
@@ -195,18 +184,10 @@ async function slowProxy(t: Test, port: number, ms: number): Promise<number> {
     later(near, far)
     later(far, near)
   })
-  await once(proxy.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(async () => {
-    for (const socket of sockets) socket.destroy()
-    await new Promise((resolve) => proxy.close(resolve))
-  })
-  return (proxy.address() as AddressInfo).port
+  return listening(t, proxy)
 }
 
-t.test('a server that takes half a second to answer is slow, but every verb succeeds', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, place } = await emptyDatabase(t, server)
+t.test('a server that takes half a second to answer is slow, but every verb succeeds', onMongodb(async (t, { url, place }) => {
   const direct = await (await place(t)).open()
   await direct.change(ID, plan(), T0)
   const slow = new URL(url)
@@ -218,7 +199,7 @@ t.test('a server that takes half a second to answer is slow, but every verb succ
   t.ok(answers.every(({ outcome }) => outcome === 'admitted'))
   const created = await Promise.all(Array.from({ length: 100 }, (_, i) => store.createTask(task(i))))
   t.ok(created.every(({ outcome }) => outcome === 'created'))
-})
+}))
 
 t.test('wrong credentials and a read-only user are refused in a sentence at the start', async (t) => {
   const server = await ownMongodb(t, { auth: true })

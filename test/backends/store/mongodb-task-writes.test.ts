@@ -7,8 +7,7 @@ import { conclude } from '../../../src/tasks/run-outcome.ts'
 import type { TaskContext } from '../../../src/tasks/task-context.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
-import { mongodb } from '../../servers/mongodb.ts'
-import { emptyDatabase } from './empty-store.ts'
+import { onMongodb } from './empty-store.ts'
 
 /** Statements that write, by collection and kind, in the order of the first of each; and those that update tasks, and plans, as text. */
 function watch(t: Test): { writes: Map<string, number>; updates: string[]; changes: string[] } {
@@ -30,10 +29,7 @@ function watch(t: Test): { writes: Map<string, number>; updates: string[]; chang
   return { writes, updates, changes }
 }
 
-t.test('a task with a webhook is one insert and three updates of its document, and an insert each of its event and its delivery', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { place } = await emptyDatabase(t, server)
+t.test('a task with a webhook is one insert and three updates of its document, and an insert each of its event and its delivery', onMongodb(async (t, { place }) => {
   const { writes, updates } = watch(t)
   const store = await (await place(t)).open()
   await store.change('acme/studio', mediaPlan(), T0)
@@ -54,12 +50,9 @@ t.test('a task with a webhook is one insert and three updates of its document, a
   t.same(Object.fromEntries(writes), { 'insert tasks': 1, 'update subscriptions': 3, 'update tasks': 3, 'insert events': 1, 'insert deliveries': 1, 'update lanes': 1, 'insert lanes': 1 }, 'ended')
   t.equal(updates.length, 3)
   t.notMatch(updates.join(), /"(input|metadata|createdAt)"/, 'an update has what it changes')
-})
+}))
 
-t.test('a change of a plan with many open tasks has the holds that it changes, and neither the others nor the terms of the plan', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { place } = await emptyDatabase(t, server)
+t.test('a change of a plan with many open tasks has the holds that it changes, and neither the others nor the terms of the plan', onMongodb(async (t, { place }) => {
   const { changes } = watch(t)
   const store = await (await place(t)).open()
   const terms = mediaPlan({ allowance: 2_000_000 })
@@ -74,4 +67,4 @@ t.test('a change of a plan with many open tasks has the holds that it changes, a
   t.notMatch(changes.join(), /"terms"/)
   await store.change('acme/studio', { ...terms, state: 'Suspended', terms: { ...terms.terms, maxKeys: 7 } }, T0)
   t.match(changes[3], /"maxKeys":7/, 'changed terms are sent')
-})
+}))

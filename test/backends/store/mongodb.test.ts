@@ -10,21 +10,15 @@ import { storePromises } from '../../contracts/store.ts'
 import { allDue, delivery, ID, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
-import { emptyDatabase } from './empty-store.ts'
+import { emptyDatabase, onMongodb } from './empty-store.ts'
 
-t.test('MongoDB keeps the store contract', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { db, place } = await emptyDatabase(t, server)
+t.test('MongoDB keeps the store contract', onMongodb(async (t, { db, place }) => {
   const { version, gitVersion } = await db.admin().command({ buildInfo: 1 })
   t.comment(`server version ${version} ${gitVersion}`)
   await runContract(t, storePromises, place)
-})
+}))
 
-t.test('several programs open a store at once, and one opens an existing store', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
+t.test('several programs open a store at once, and one opens an existing store', onMongodb(async (t, { url, db }) => {
   const stores = await Promise.all(Array.from({ length: 4 }, () => openStore(url)))
   t.teardown(() => Promise.all(stores.map((store) => store.close())))
   const indexes = async () =>
@@ -37,12 +31,9 @@ t.test('several programs open a store at once, and one opens an existing store',
   await later.close()
   t.same(await indexes(), made)
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 2 }])
-})
+}))
 
-t.test('documents keep the names that processes of the earlier release read and write', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
+t.test('documents keep the names that processes of the earlier release read and write', onMongodb(async (t, { url, db }) => {
   const store = await openStore(url)
   t.teardown(() => store.close())
   const price = { kind: 'image', micro: 40_000, per: 'Job' } as const
@@ -55,7 +46,7 @@ t.test('documents keep the names that processes of the earlier release read and 
   const other = await openStore(url)
   t.teardown(() => other.close())
   t.match(await other.subscription('acme/studio'), { terms: { media: { prices: [price] } } })
-})
+}))
 
 t.test('a read-only store is neither created nor upgraded', async (t) => {
   const server = await mongodb(t)
@@ -77,21 +68,15 @@ t.test('a read-only store is neither created nor upgraded', async (t) => {
   t.same((await meta.findOne({ _id: 'schema' }))?.version, 99)
 })
 
-t.test('a newer schema is refused and left unchanged', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
+t.test('a newer schema is refused and left unchanged', onMongodb(async (t, { url, db }) => {
   await (await openStore(url)).close()
   await db.collection<{ _id: string }>('meta').updateOne({ _id: 'schema' }, { $set: { version: 1000 } })
   const place = url.replace('mongodb://', '')
   await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate supports none newer than 2: start the newer Tollgate, or restore a backup from before its upgrade.` })
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1000 }])
-})
+}))
 
-t.test('a document in a format of a newer version is refused and left unchanged, and those beside it are served', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
+t.test('a document in a format of a newer version is refused and left unchanged, and those beside it are served', onMongodb(async (t, { url, db }) => {
   const store = await openStore(url, { retryForMs: 0 })
   t.teardown(() => store.close())
   await Promise.all([ID, 'acme/other'].map((id) => store.change(id, plan(), T0)))
@@ -126,7 +111,7 @@ t.test('a document in a format of a newer version is refused and left unchanged,
   t.same(ids(await store.subscriptionsWith('plan', '', 1)), ['acme/other'])
   t.same(ids(await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 9, perTenant: 9, perQueue: 9 })), [delivery(7).id])
   t.same(await documents(), before)
-})
+}))
 
 /** Two migrations: a member is split in two, then the old one is removed. */
 const MIGRATIONS: Upgrade[] = [
@@ -164,10 +149,7 @@ t.test('each migration is applied to an older store, and none to an empty one', 
   t.same(await state(fresh.db), { schema: 3, beats: [] })
 })
 
-t.test('an interrupted migration is completed by the next start, also when several start at once', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url, db } = await emptyDatabase(t, server)
+t.test('an interrupted migration is completed by the next start, also when several start at once', onMongodb(async (t, { url, db }) => {
   await oldStore(url, db)
   const killed: Upgrade = async (db) => {
     await db.collection<{ _id: string }>('beats').updateOne({ _id: 'i1' }, { $set: { first: 1, last: 1 } })
@@ -180,12 +162,9 @@ t.test('an interrupted migration is completed by the next start, also when sever
   await MIGRATIONS[0]?.(db)
   await MIGRATIONS[1]?.(db)
   t.same(await state(db), { schema: 3, beats: AFTER }, 'a late process repeats its migrations without effect')
-})
+}))
 
-t.test('a server that is not up yet is unavailable, and the store opens once it is', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url } = await emptyDatabase(t, server)
+t.test('a server that is not up yet is unavailable, and the store opens once it is', onMongodb(async (t, { url }) => {
   const away = new URL(url)
   away.port = String(await freePort())
   await t.rejects(openStore(away.href), Unavailable)
@@ -193,7 +172,7 @@ t.test('a server that is not up yet is unavailable, and the store opens once it 
   const store = await openStore(url)
   t.ok(await store.clock())
   await store.close()
-})
+}))
 
 t.test('an invalid address is refused in a sentence without the password', async (t) => {
   for (const url of ['mongodb://', 'mongodb://:secret@/x', 'mongodb://user:secr@et@db/x', 'mongodb://user:secret@db/a.b', 'mongodb://user:secret@db/%zz', 'mongodb://user:secret@db/x?colour=red']) {
@@ -204,10 +183,7 @@ t.test('an invalid address is refused in a sentence without the password', async
   }
 })
 
-t.test('a delivery that another process has claimed since it was read ahead is not claimed again, and no other is passed over', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { place } = await emptyDatabase(t, server)
+t.test('a delivery that another process has claimed since it was read ahead is not claimed again, and no other is passed over', onMongodb(async (t, { place }) => {
   const all = await place(t)
   const stores = [await all.open(), await all.open()]
   const made = Array.from({ length: 12 }, (_, n) => n + 1)
@@ -218,12 +194,9 @@ t.test('a delivery that another process has claimed since it was read ahead is n
   for (const turn of [0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1])
     for (const { id } of await stores[turn]!.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 99, perTenant: 99, perQueue: 99 })) claimed.push(id)
   t.same(claimed.toSorted(), made.map((n) => delivery(n).id).toSorted())
-})
+}))
 
-t.test('concurrent processes on one record are exact: none reserves past the limit, and each use is charged', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url } = await emptyDatabase(t, server)
+t.test('concurrent processes on one record are exact: none reserves past the limit, and each use is charged', onMongodb(async (t, { url }) => {
   const store = await openStore(url)
   t.teardown(() => store.close())
   await store.change(ID, plan({}, { sessionTokens: 5_000, maxConcurrentRequests: 40 }), T0)
@@ -264,4 +237,4 @@ t.test('concurrent processes on one record are exact: none reserves past the lim
   t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
   t.equal(sum('created'), 100, 'each Idempotency-Key made one task')
   t.match(await store.taskWithKey('acme', 'order-7'), { kind: task(0).kind })
-})
+}))

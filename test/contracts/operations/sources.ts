@@ -32,8 +32,7 @@ export type Sources = { server: Receiver; urls: Urls }
 
 /** Serves the files above, and whatever `server.next` says before that. */
 export async function openSources(t: Test): Promise<Sources> {
-  const server = await openReceiver()
-  t.teardown(() => server.close())
+  const server = await openReceiver(t)
   server.always(({ path }) => {
     const [type, body] = FILES[path] ?? []
     return body ? { status: 200, headers: { 'content-type': type ?? '' }, body } : { status: 404 }
