@@ -5,25 +5,26 @@ import { holdOf } from '../domain/subscription/holds.ts'
 import { idAt, resultsOf, type Delivery, type DeliveryAttempt, type Task, type TaskResult } from '../domain/task.ts'
 import { readAll, readPages } from '../tasks/paged-reads.ts'
 
+const SHOWN = [
+  'id',
+  'tenant',
+  'subscription',
+  'keyVersionId',
+  'requestId',
+  'kind',
+  'state',
+  'attempts',
+  'lostLeases',
+  'estimatedCost',
+  'actualCost',
+  'refundAmount',
+  'createdAt',
+  'startedAt',
+  'endedAt',
+] as const
+
 /** Times are epoch milliseconds, money is micro-units. */
-export type TaskStory = Pick<
-  Task,
-  | 'id'
-  | 'tenant'
-  | 'subscription'
-  | 'keyVersionId'
-  | 'requestId'
-  | 'kind'
-  | 'state'
-  | 'attempts'
-  | 'lostLeases'
-  | 'estimatedCost'
-  | 'actualCost'
-  | 'refundAmount'
-  | 'createdAt'
-  | 'startedAt'
-  | 'endedAt'
-> & {
+export type TaskStory = Pick<Task, (typeof SHOWN)[number]> & {
   /** Its money is still reserved in the plan. */
   isHeld: boolean
   /** End of the lease of its run; null when it does not run. */
@@ -112,25 +113,11 @@ async function requestOf(store: Store, id: string, since: number | null): Promis
 }
 
 async function storyOf(store: Store, task: Task): Promise<TaskStory> {
-  const { id, tenant, subscription, keyVersionId, requestId, kind, state, attempts, lostLeases, outcome } = task
-  const { estimatedCost, actualCost, refundAmount, createdAt, startedAt, endedAt } = task
+  const { id, subscription, state, outcome } = task
+  const shown = SHOWN.filter((name) => task[name] !== undefined).map((name) => [name, task[name]])
   const hold = holdOf((await store.subscription(subscription))?.media?.holds, id)
   return {
-    id,
-    tenant,
-    subscription,
-    keyVersionId,
-    ...(requestId === undefined ? {} : { requestId }),
-    kind,
-    state,
-    attempts,
-    lostLeases,
-    estimatedCost,
-    actualCost,
-    refundAmount,
-    createdAt,
-    startedAt,
-    endedAt,
+    ...(Object.fromEntries(shown) as Pick<Task, (typeof SHOWN)[number]>),
     isHeld: hold !== undefined,
     leaseUntil: state === 'processing' ? task.sweepAt : null,
     readyAt: state === 'queued' ? (hold?.readyAt ?? null) : null,

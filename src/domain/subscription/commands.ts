@@ -1,7 +1,5 @@
 /** Commands of the subscription reducer and their answers. Each command carries its id and is idempotent by it. */
 import type { Hidden, Usage, WindowsView } from '../token-windows.ts'
-import type { Terms } from '../plans.ts'
-import type { Product } from '../../backends/resources/resources.ts'
 import type { ReadyTask } from './ready-tasks.ts'
 import type { RefusedDay } from './refusals.ts'
 import type { InactiveReason, Lease, Subscription } from './subscription.ts'
@@ -38,14 +36,8 @@ type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
 /** Each command with its input (`in`) and its answers (`out`). */
 export type Commands = {
   applyPlan: {
-    in: {
-      plan: { uid: string; createdAt: number; generation: number }
-      product: Product
-      terms: Terms
-      state: 'Active' | 'Suspended' | 'Retired'
-      activeFrom: number | null
-      activeUntil: number | null
-      verdict: string | null
+    in: Pick<Subscription, 'product' | 'terms' | 'state' | 'activeFrom' | 'activeUntil' | 'verdict'> & {
+      plan: NonNullable<Subscription['plan']>
     }
     out: { outcome: 'applied' } | { outcome: 'older' } | { outcome: 'product_changed' }
   }

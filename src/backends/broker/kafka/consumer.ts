@@ -9,19 +9,13 @@ import { openConnectionState, type ConnectionState } from './connection-warnings
 import { openBackoff } from './backoff.ts'
 import type { Message } from '../../../domain/broker-messages.ts'
 import { startSpan } from '../../../tracing/tracing.ts'
+import type { BrokerConsumer } from '../broker.ts'
 import { decodeEvent } from './cloud-event-schemas.ts'
 import { openOffsets } from './offsets.ts'
 import { messaging, type KafkaContext } from './producer.ts'
 import { ensureTopic } from './topic.ts'
 
-export type Consumer = {
-  state: ConnectionState
-  isReceiving(): boolean
-  stop(): void
-  pause(): void
-  resume(): void
-  stopped: Promise<void>
-}
+export type Consumer = BrokerConsumer & { state: ConnectionState; stopped: Promise<void> }
 
 const COMMIT_MS = 500
 /** A consumer fetches several times a second: without a fetch for this long, Kafka does not answer. */

@@ -1,6 +1,7 @@
 /** Reflector: keeps an informer cache equal to a collection by list and watch, with jittered back-off, relist after 410 Gone, and a periodic relist. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Unavailable } from '../../../domain/errors.ts'
+import type { ApiServerStats } from '../resources.ts'
 import type { Cache, Change } from './informer-cache.ts'
 import { unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, kept, type Collection, type KubeObject, type List } from './api-objects.ts'
@@ -25,17 +26,8 @@ export type ReflectorOptions = {
   pageSize?: number
 }
 
-export type ReflectorStats = {
-  lists: number
-  /** Watches started. */
-  watches: number
-  /** Failed lists and watches, including watches that ended because their version had expired. */
-  failures: number
-  /** Changes found by a list that the watch should have delivered. */
-  missed: number
-  /** Age of the last event of the watch, bookmarks included; of the first list before any event, null before that. */
-  lastEventAgeMs: number | null
-}
+/** A watch that ended because its version had expired is a failure; bookmarks are events. */
+export type ReflectorStats = Pick<ApiServerStats, 'lists' | 'watches' | 'failures' | 'missed' | 'lastEventAgeMs'>
 
 export type Reflector = {
   /** Resolves after the first list, or when the server refuses it for a missing permission or namespace. Rejects if stopped before. */

@@ -51,13 +51,7 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     }
   }
 
-  async function replay(
-    tenant: string,
-    range: ReplayRange,
-    after: ReplayPosition | null,
-    now: number,
-    limit: number,
-  ): ReturnType<Store['replay']> {
+  async function replay(...[tenant, range, after, now, limit]: Parameters<Store['replay']>): ReturnType<Store['replay']> {
     const found = await readMarked(deliveries, selection(tenant, range, after), { sort: { createdAt: 1, _id: 1 }, limit: limit + 1 })
     const examined = found.slice(0, limit)
     let count = 0
