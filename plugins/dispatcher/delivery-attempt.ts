@@ -119,7 +119,6 @@ function afterFailure({ delaysMs, random }: DeliveryContext, delivery: Delivery,
 }
 
 async function signingKey(context: DeliveryContext, keyVersionId: string): Promise<string | null> {
-  const keyId = keyVersionId.slice(0, keyVersionId.lastIndexOf('-'))
-  const version = (await context.store.keyVersions(keyId)).find(({ id }) => id === keyVersionId)
+  const version = await context.store.keyVersion(keyVersionId)
   return version ? open(version.sealed, version.id, context.sealingKeys) : null
 }

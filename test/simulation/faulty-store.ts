@@ -8,7 +8,7 @@ import type { Handle } from './real-store.ts'
 import { brief, type Actor, type PendingCommand, type Process, type Scheduler, type Step } from './scheduler.ts'
 
 const READS = new Set<string>([
-  'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
+  'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersion', 'keyVersions', 'keysAlive',
   'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'scan', 'events', 'declarations', 'usageRecords', 'usageFloor',
 ])
 

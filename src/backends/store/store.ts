@@ -89,7 +89,9 @@ export type Store = Declarations &
     keysToTell(limit: number): Promise<KeyVersion[]>
     /** By the SHA-256 of the key, lower-case hex; in any state (`src/domain/api-keys.ts` decides whether it is valid). */
     findKey(hash: string): Promise<KeyVersion | null>
-    /** All versions of one ApiKey by its uid, newest revision first. */
+    /** A version by its id. */
+    keyVersion(id: string): Promise<KeyVersion | null>
+    /** Versions of one ApiKey by its uid, newest revision first: all that are not deleted, and at least the newest 16. */
     keyVersions(keyId: string): Promise<KeyVersion[]>
     /** Versions that are not deleted, ordered by id, with ids above `after`. */
     keysAlive(after: string, limit: number): Promise<KeyVersion[]>
@@ -170,6 +172,7 @@ export const ACCESS = {
   keysOf: 'read',
   keysToTell: 'read',
   keysUsed: 'write',
+  keyVersion: 'read',
   keyVersions: 'read',
   logRequests: 'write',
   mintKey: 'write',

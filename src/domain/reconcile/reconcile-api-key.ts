@@ -26,7 +26,7 @@ export type GatheredKey = {
   record: Subscription | null
   /** Whether the plan's maxKeys has room for it (`max-keys.ts`). */
   isAdmitted: boolean
-  /** All versions in the store, newest revision first. */
+  /** Versions in the store, newest revision first: all that are not deleted, and the newest. */
   versions: KeyVersion[]
   /** The Secret of `spec.secretName`, if the key owns it. */
   secret: FoundSecret | null

@@ -3,7 +3,7 @@ import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
 import type { TaskState } from '../../../src/domain/task.ts'
-import { delivery, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { delivery, keyVersion, T0, task, taskId } from '../../contracts/store/acme.ts'
 
 const MANY = 100_000
 
@@ -64,6 +64,19 @@ t.test('every statement is served by an index, including its sort', async (t) =>
 
 /** A table of `n` from 1. */
 const COUNT = `WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < ${MANY})`
+
+t.test('a hundred thousand rotations of a key are not read again', async (t) => {
+  const { store, raw, rowsReadBy } = await watched(t)
+  const version = JSON.stringify(keyVersion('k1', 0, { state: 'deleted' }))
+  raw
+    .prepare(
+      `${COUNT} INSERT INTO keys SELECT 'k1-' || n, 'k1', n, 'hash ' || n, 'acme/main', n = 5, 0, json_set(?, '$.id', 'k1-' || n, '$.revision', n), NULL FROM count`,
+    )
+    .run(version)
+  t.equal(await rowsReadBy(() => store.keyVersions('k1')), 17)
+  const plan = raw.prepare('EXPLAIN QUERY PLAN SELECT record FROM keys WHERE alive = 1 AND id > ? AND id < ? AND +key_id = ?').all()
+  t.match(plan, [{ detail: 'SEARCH keys USING INDEX keys_alive (id>? AND id<?)' }])
+})
 
 t.test('a hundred thousand deliveries to a dead receiver do not slow down the others', async (t) => {
   const { store, raw, rowsReadBy } = await watched(t)

@@ -94,6 +94,20 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.keyVersions('k3'), [])
   },
 
+  'of a key with many versions the newest are read, and those that are not deleted; any is found by its id': async (t, place) => {
+    const store = await place.open()
+    const [revisions, last] = [[...Array(2_100).keys()], 2_099]
+    const mint = (revision: number) => store.mintKey(keyVersion('k1', revision, { state: [3, 2_090].includes(revision) ? 'active' : 'deleted' }))
+    while (revisions.length > 0) await Promise.all(revisions.splice(-50).map(mint))
+    await Promise.all(['k0', 'k1-3', 'k2'].map((keyId) => store.mintKey(keyVersion(keyId, 1, { state: 'active' }))))
+    const read = async (keyId: string) => (await store.keyVersions(keyId)).map(({ id }) => id)
+    const [k1, ...others] = await Promise.all(['k1', 'k0', 'k1-3', 'k2'].map(read))
+    t.same(others, [['k0-1'], ['k1-3-1'], ['k2-1']])
+    t.same(k1, [...Array.from({ length: 16 }, (_, n) => `k1-${last - n}`), 'k1-3'])
+    t.match(await store.keyVersion('k1-7'), { id: 'k1-7', revision: 7 })
+    t.equal(await store.keyVersion('k1-2100'), null)
+  },
+
   'keys that are not deleted are listed in pages ordered by id, and by subscription': async (t, place) => {
     const store = await place.open()
     await Promise.all(['k5', 'k3', 'k1', 'k4', 'k2'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))

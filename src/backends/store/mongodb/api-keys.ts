@@ -1,6 +1,7 @@
 /** API key versions in MongoDB. */
 import { Unavailable } from '../../../domain/errors.ts'
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
+import { idRange, NEWEST, withOlder } from '../key-versions.ts'
 import type { KeyChange, Store } from '../store.ts'
 import { batchReads } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
@@ -24,12 +25,25 @@ export const keyIndexes = {
   ],
 } satisfies Indexes
 
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
+type Verbs =
+  | 'mintKey'
+  | 'setKey'
+  | 'told'
+  | 'keysUsed'
+  | 'keysToTell'
+  | 'findKey'
+  | 'keyVersion'
+  | 'keyVersions'
+  | 'keysAlive'
+  | 'keysOf'
+  | 'forgetSealed'
 
 const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
 
 /** Keys in one read; each has a few versions. */
 const MAX_KEYS = 200
+/** Versions in one read; keys that this leaves incomplete are read one by one. */
+const MAX_VERSIONS = 2_000
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
   const keys = database.collection<Stored<KeyVersion>>('keys')
@@ -62,13 +76,31 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   }
 
   const keyOf = batchReads(keys, 'hash')
+
+  async function versionsOfOne(keyId: string): Promise<KeyVersion[]> {
+    const [after, before] = idRange(keyId)
+    const newest = await list(keys.find({ keyId }, { sort: { revision: -1 }, limit: NEWEST }).toArray())
+    // Not by `keyId`, whose index has all versions.
+    const alive = await list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after, $lt: before } }).toArray())
+    return withOlder(
+      newest,
+      alive.filter((version) => version.keyId === keyId),
+    )
+  }
+
   // Batched: after a start the controller reads thousands of keys.
   const versionsOf = createBatcher<string, KeyVersion[]>({
     backend: 'store',
     async send(keyIds) {
-      const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }, { sort: { keyId: 1, revision: -1 } }).toArray())
+      const query = { keyId: { $in: [...new Set(keyIds)] } }
+      const found = await list(keys.find(query, { sort: { keyId: 1, revision: -1 }, limit: MAX_VERSIONS }).toArray())
       const versions = Map.groupBy(found, ({ keyId }) => keyId)
-      return keyIds.map((keyId) => ({ answer: versions.get(keyId) ?? [] }))
+      const cut = found.length < MAX_VERSIONS ? null : (found.at(-1)?.keyId ?? null)
+      return Promise.all(
+        keyIds.map(async (keyId) => ({
+          answer: cut === null || keyId < cut ? (versions.get(keyId) ?? []) : await versionsOfOne(keyId),
+        })),
+      )
     },
     idOf: (keyId) => keyId,
     shares: true,
@@ -90,6 +122,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     },
     keysToTell: (limit) => list(keys.find({ tell: { $gte: '' } }, { limit }).toArray()),
     findKey: async (hash) => entityOrNull(await keyOf(hash)),
+    keyVersion: async (id) => entityOrNull(await keys.findOne({ _id: id })),
     keyVersions: versionsOf,
     keysAlive: (after, limit) => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }, { sort: { _id: 1 }, limit }).toArray()),
     keysOf: (subscription) => list(keys.find({ subscription, state: { $in: ALIVE } }, { sort: { _id: 1 } }).toArray()),

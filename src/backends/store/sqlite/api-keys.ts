@@ -1,5 +1,6 @@
 /** API key versions in SQLite: JSON records with the columns that indexes use. */
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
+import { idRange, NEWEST, withOlder } from '../key-versions.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -23,7 +24,18 @@ export const keyTables = `
   CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
 `
 
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
+type Verbs =
+  | 'mintKey'
+  | 'setKey'
+  | 'told'
+  | 'keysUsed'
+  | 'keysToTell'
+  | 'findKey'
+  | 'keyVersion'
+  | 'keyVersions'
+  | 'keysAlive'
+  | 'keysOf'
+  | 'forgetSealed'
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
   const insert = database.prepare(
@@ -38,7 +50,9 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const byRevision = database.records<KeyVersion>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
   const byHash = database.records<KeyVersion>('SELECT record FROM keys WHERE hash = ?')
   const toTell = database.records<KeyVersion>('SELECT record FROM keys WHERE to_tell = 1 ORDER BY id LIMIT ?')
-  const versions = database.records<KeyVersion>('SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC')
+  const newest = database.records<KeyVersion>(`SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC LIMIT ${NEWEST}`)
+  // `+` keeps SQLite from reading all versions of the key by its other index.
+  const aliveOf = database.records<KeyVersion>('SELECT record FROM keys WHERE alive = 1 AND id > ? AND id < ? AND +key_id = ?')
   const alive = database.records<KeyVersion>('SELECT record FROM keys WHERE alive = 1 AND id > ? ORDER BY id LIMIT ?')
   const ended = database.prepare<{ id: string }>('SELECT id FROM keys WHERE ended_at < ? ORDER BY ended_at LIMIT ?')
   const ofSubscription = database.records<KeyVersion>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
@@ -75,7 +89,12 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       }),
     keysToTell: (limit) => database.read(() => toTell.all(limit)),
     findKey: (hash) => database.read(() => byHash.get(hash)),
-    keyVersions: (keyId) => database.read(() => versions.all(keyId)),
+    keyVersion: (id) => database.read(() => byId.get(id)),
+    keyVersions: (keyId) =>
+      database.read(() => {
+        const found = newest.all(keyId)
+        return found.length < NEWEST ? found : withOlder(found, aliveOf.all(...idRange(keyId), keyId))
+      }),
     keysAlive: (after, limit) => database.read(() => alive.all(after, limit)),
     keysOf: (subscription) => database.read(() => ofSubscription.all(subscription)),
     forgetSealed: async (before, limit) => {
