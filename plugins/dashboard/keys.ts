@@ -92,7 +92,7 @@ export function stateOf(key: TenantKey, now: number): State {
   if (!newest || (newest.state === 'pending' && !usable)) return { state: 'Pending', ...because }
   if (newest.state === 'suspended') return { state: 'Suspended', reason: because.reason ?? 'KeySuspended', message: because.message }
   const isRotating = isReplaced(usableVersion(key, now), key)
-  return { state: 'Active', reason: null, message: isRotating ? [NOT_MADE, because.message].filter(Boolean).join(' ') : null }
+  return { state: 'Active', reason: null, message: isRotating ? NOT_MADE : null }
 }
 
 /** Of a rotation that the controller has not made yet, or cannot make. */

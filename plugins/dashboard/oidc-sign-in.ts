@@ -107,7 +107,10 @@ async function answered(request: FastifyRequest, reply: FastifyReply, work: () =
   } catch (error) {
     if (error instanceof ProviderAway || error instanceof Unavailable) {
       const isProvider = error instanceof ProviderAway
-      request.log.error({ event: isProvider ? 'sign_in_provider_away' : 'sign_in_unavailable', err: error.cause }, 'sign-in unavailable')
+      request.log.error(
+        { event: isProvider ? 'sign_in_provider_away' : 'sign_in_unavailable', err: error.cause ?? error },
+        'sign-in unavailable',
+      )
       reply.header('retry-after', '5')
       const cause = isProvider ? 'The sign-in provider does not answer. API keys work as before.' : 'The service is not available.'
       return sendPage(reply, 503, {

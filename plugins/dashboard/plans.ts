@@ -1,6 +1,6 @@
 /** The plans of a tenant: `/dashboard/api/plans`, and what keys and usage need of them. */
 import type { FastifyInstance } from 'fastify'
-import { balanceOf, rollPeriod } from '../../src/domain/balance.ts'
+import { accountAt, balanceOf } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { iso } from '../../src/domain/iso-time.ts'
 import { formatMoney } from '../../src/domain/money.ts'
@@ -40,7 +40,7 @@ export async function planOf(app: FastifyInstance, tenant: string, api: Api, nam
   return first
 }
 
-/** The names of the tenant's keys by `keyId`, wherever they are now: a key that was used under one plan may have moved. Removed ones have none. */
+/** The names of the tenant's keys by `keyId`, also of those that moved to another of its Plans. Removed keys have none, and those of removed Plans. */
 export async function keyNamesOf(app: FastifyInstance, tenant: string): Promise<Map<string, string>> {
   const keys = await Promise.all((await plansOf(app, tenant)).map(({ record }) => app.store.keysOf(record.id)))
   return new Map(keys.flat().map(({ keyId, name }) => [keyId, name]))
@@ -60,7 +60,7 @@ export function lockOf({ name, record, reason }: TenantPlan): object {
 
 function described({ name, api, record, reason }: TenantPlan, now: number): object {
   const { terms, media, coding } = record
-  const account = media && mediaAt(record, now)
+  const account = media && accountAt(record, now)
   const windows = coding && terms.coding ? viewOf(coding, terms.coding, now) : null
   return {
     name,
@@ -79,11 +79,6 @@ function described({ name, api, record, reason }: TenantPlan, now: number): obje
     },
     key_policy: { max_keys: terms.maxKeys, rotation_overlap_seconds: terms.rotationOverlapMs / 1000 },
   }
-}
-
-/** The media account of the period that runs at `now`; null before the first activation. */
-export function mediaAt({ media, terms, anchor }: Subscription, now: number): MediaAccount | null {
-  return media && terms.media && anchor !== null ? rollPeriod(media, terms.media, anchor, now) : null
 }
 
 /** Start and end of the running period, as ISO times. */

@@ -2,7 +2,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
-import { keyUse } from '../../src/domain/balance.ts'
+import { accountAt, keyUse } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { iso } from '../../src/domain/iso-time.ts'
 import { formatMoney } from '../../src/domain/money.ts'
@@ -11,7 +11,7 @@ import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subs
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
 import { sendCsv } from './csv.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
-import { allowanceOf, keyNamesOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
+import { allowanceOf, keyNamesOf, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const Query = Type.Object({
@@ -35,7 +35,7 @@ export function usageRoutes(app: FastifyInstance): void {
 
   routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {
     const plan = await planOf(app, sessionOf(request).tenant, 'media', request.query.plan)
-    const account = mediaAt(plan.record, app.clock())
+    const account = accountAt(plan.record, app.clock())
     if (!account) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     const archived = await app.store.periods(plan.record.id)
     if (request.query.format === 'csv')

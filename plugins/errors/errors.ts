@@ -171,14 +171,15 @@ function answer(
   if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
   if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
   if (limit) reply.header(`x-${request.server.config.BRAND.toLowerCase()}-limit`, limit)
-  if (facts.headers) reply.headers(facts.headers)
   if (speaksMessages(messages, request.headers))
     return reply
       .code(messageErrorStatus(failure))
       .headers({ 'content-type': 'application/json; charset=utf-8', 'request-id': request.id, 'x-should-retry': String(mayRetry(failure)) })
+      .headers(facts.headers ?? {})
       .send(JSON.stringify(messageErrorBody(failure, request.id)))
   return reply
     .code(failure.status)
+    .headers(facts.headers ?? {})
     .header('content-type', problem ? PROBLEM : 'application/json; charset=utf-8')
     .send(JSON.stringify(bodyOf(failure, request.id, problem)))
 }

@@ -1,7 +1,7 @@
 /** The media allowance and its periods. Pure; money is micro-units, times are epoch milliseconds. */
 import type { MediaTerms } from './plans.ts'
 import { heldByKey, heldIn } from './subscription/holds.ts'
-import type { MediaAccount, MediaPeriod } from './subscription/subscription.ts'
+import type { MediaAccount, MediaPeriod, Subscription } from './subscription/subscription.ts'
 
 const DAY_MS = 24 * 3600 * 1000
 
@@ -60,6 +60,16 @@ export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: num
     ...(isOwnBase && { monthsFrom: span.base }),
   }
   return { ...account, past: [...account.past, account.period], period }
+}
+
+/**
+ * The account of a record in the period that runs at `now`; null before the first activation. While the Plan is refused no period begins: a length
+ * beyond the limits would grant the allowance more often.
+ */
+export function accountAt(record: Pick<Subscription, 'media' | 'terms' | 'anchor' | 'verdict'>, now: number): MediaAccount | null {
+  const { media, terms, anchor, verdict } = record
+  if (!media || !terms.media || anchor === null) return null
+  return verdict === null ? rollPeriod(media, terms.media, anchor, now) : media
 }
 
 /** The account as a client sees it: `granted` = available + held + burned (of the running period). */

@@ -1,5 +1,5 @@
 /** `tollgate usage`: what each plan has used of its windows or of its allowance. Reads only. */
-import { balanceOf, rollPeriod } from '../domain/balance.ts'
+import { accountAt, balanceOf } from '../domain/balance.ts'
 import { inactiveReason, type Subscription } from '../domain/subscription/subscription.ts'
 import { viewOf, type WindowView } from '../domain/token-windows.ts'
 import type { Store } from '../backends/store/store.ts'
@@ -23,11 +23,11 @@ export async function* usageOf(store: Store, now: number, tenant: string | null)
 }
 
 function planUsage(record: Subscription, now: number): PlanUsage {
-  const { id: plan, product, coding, media, terms, anchor } = record
+  const { id: plan, product, coding, terms } = record
   const usage: PlanUsage = { plan, product, state: inactiveReason(record, now) ?? 'Active' }
   if (coding && terms.coding) return { ...usage, ...viewOf(coding, terms.coding, now) }
-  if (!media || !terms.media) return usage
-  const account = anchor === null ? media : rollPeriod(media, terms.media, anchor, now)
+  const account = accountAt(record, now)
+  if (!account) return usage
   const { granted: allowance, burned, held, available } = balanceOf(account)
   return { ...usage, media: { allowance, burned, held, available, periodEnd: account.period.end, openTasks: account.holds.count } }
 }

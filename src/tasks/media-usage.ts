@@ -1,6 +1,6 @@
 /** Media usage of the running period: `GET /api/v1/usage`, and the MCP tool `get_usage`. */
 import { Type } from 'typebox'
-import { availableToKey, balanceOf, keyUse, rollPeriod } from '../domain/balance.ts'
+import { accountAt, availableToKey, balanceOf, keyUse } from '../domain/balance.ts'
 import { Failure } from '../domain/errors.ts'
 import { KINDS } from '../domain/media-generations.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
@@ -45,8 +45,8 @@ export const MediaUsage = Type.Object({
 
 /** The usage of a subscription at `now`, and of the caller's key. Throws `plan_inactive` before the first activation of the plan: there is no period yet. */
 export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'keyId' | 'cap'>, now: number): Record<string, unknown> {
-  if (!record?.media || !record.terms.media || record.anchor === null) throw new Failure('plan_inactive')
-  const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
+  const account = record && accountAt(record, now)
+  if (!account) throw new Failure('plan_inactive')
   const { granted, available, held, burned } = balanceOf(account)
   const by = Object.entries(account.period.usage).flatMap(([date, kinds]) =>
     Object.entries(kinds).map(([kind, { count, burned: cost }]) => ({

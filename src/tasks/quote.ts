@@ -1,5 +1,5 @@
 /** Quotes: from the body of a generation or operation to its price, for the Media API and for MCP. */
-import { availableToKey, rollPeriod } from '../domain/balance.ts'
+import { accountAt, availableToKey } from '../domain/balance.ts'
 import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
@@ -164,9 +164,8 @@ export function publicQuote(
   now: number,
   estimatedWaitSeconds: number | null,
 ): Record<string, unknown> {
-  const { media } = record.terms
-  const available =
-    record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
+  const account = accountAt(record, now)
+  const available = account ? availableToKey(account, key) : 0
   return {
     object: 'quote',
     [object === 'operation' ? 'operation' : 'kind']: kind,

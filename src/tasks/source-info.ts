@@ -86,10 +86,13 @@ export function openFileInfo(files: Files): FileInfo {
     if (found) return found
     const isOwn = budget.parts === whole.parts && budget.bytes === whole.bytes
     const reading = infoOf(files, file, { budget })
-    putNewest(known, file.id, reading, KNOWN_MAX)
-    const forget = () => known.delete(file.id)
-    // The sources before it may have used up what counting may take.
-    reading.then(() => isOwn || (budget.parts > 0 && budget.bytes > 0) || forget(), forget)
+    const remember = () => putNewest(known, file.id, reading, KNOWN_MAX)
+    // The sources before it may use up what counting may take: others are not given what is left.
+    if (isOwn) remember()
+    reading.then(
+      () => isOwn || (budget.parts > 0 && budget.bytes > 0 && remember()),
+      () => known.delete(file.id),
+    )
     return reading
   }
 }

@@ -50,3 +50,10 @@ t.test('a file of which no length could be counted is read again only if the fil
   await fileInfo(fact('a'), used())
   t.same(read, ['a', 'a', 'a'])
 })
+
+t.test('what is left of the counting for one request is not the counting of another', async (t) => {
+  const { files, read, fact } = filesOf(PICTURE)
+  const fileInfo = openFileInfo(files)
+  await Promise.all([fileInfo(fact('a'), { ...openBudget(), parts: 0 }), fileInfo(fact('a'))])
+  t.same(read, ['a', 'a'])
+})

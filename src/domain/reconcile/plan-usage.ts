@@ -1,5 +1,5 @@
 /** The usage in the status of a Plan: what is written, and when the controller reads it again. Pure. */
-import { rollPeriod } from '../balance.ts'
+import { accountAt } from '../balance.ts'
 import { formatMoney } from '../money.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
 import { viewOf } from '../token-windows.ts'
@@ -17,7 +17,7 @@ const USAGE_LOOK_INTERVAL_MAX_MS = 15 * 60_000
  */
 export function planUsage(record: Subscription, before: PlanUsage | null, now: number): { usage: PlanUsage | null; lookAt: number | null } {
   if (record.anchor === null || record.anchor > now) return { usage: before, lookAt: null }
-  const numbers = numbersOf(record, record.anchor, now)
+  const numbers = numbersOf(record, now)
   const writtenAt = before === null ? null : Date.parse(before.time)
   const isUnused = before === null && Object.values(numbers).every((number) => Number(number) === 0)
   const isSame = before !== null && Object.entries(numbers).every(([name, number]) => before[name as keyof PlanUsage] === number)
@@ -32,10 +32,12 @@ export function planUsage(record: Subscription, before: PlanUsage | null, now: n
   return { usage: { time: new Date(now).toISOString(), ...numbers }, lookAt: now + USAGE_WRITE_INTERVAL_MS }
 }
 
-function numbersOf({ media, coding, terms }: Subscription, anchor: number, now: number): Omit<PlanUsage, 'time'> {
+function numbersOf(record: Subscription, now: number): Omit<PlanUsage, 'time'> {
+  const { coding, terms } = record
   if (coding && terms.coding) {
     const { session, weekly } = viewOf(coding, terms.coding, now)
     return { sessionTokens: session.used, weeklyTokens: weekly.used }
   }
-  return media && terms.media ? { burned: formatMoney(rollPeriod(media, terms.media, anchor, now).period.burned) } : {}
+  const account = accountAt(record, now)
+  return account ? { burned: formatMoney(account.period.burned) } : {}
 }

@@ -1,6 +1,6 @@
 /** Reconciles a Plan with its subscription's record: the next command and the status. Pure; the controller gathers, decides, applies, and repeats. */
 import { isDeepStrictEqual } from 'node:util'
-import { rollPeriod } from '../balance.ts'
+import { accountAt } from '../balance.ts'
 import type { Granted } from '../plan-limits-by-namespace.ts'
 import { termsOf } from '../plans.ts'
 import type { PlanResource, PlanStatus } from '../../backends/resources/resources.ts'
@@ -127,6 +127,5 @@ function steady(
 }
 
 function periodEndOf(record: Subscription | null, now: number): number | null {
-  if (!record?.media || !record.terms.media || record.anchor === null) return null
-  return rollPeriod(record.media, record.terms.media, record.anchor, now).period.end
+  return (record && accountAt(record, now)?.period.end) ?? null
 }

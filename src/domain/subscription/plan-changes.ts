@@ -86,7 +86,8 @@ function mediaUnder(
   if (!record.media || anchor !== record.anchor || (anchor > now && verdict === null && !isUsed(record))) {
     return { period: firstPeriod(terms, anchor), past: [], holds: NO_HOLDS, keys: {}, lastServedAt: 0, due: [] }
   }
-  const running = rollPeriod(record.media, (record.verdict === null && record.terms.media) || terms, anchor, now)
+  const inForce = record.verdict === null ? record.terms.media : verdict === null ? terms : null
+  const running = inForce ? rollPeriod(record.media, inForce, anchor, now) : record.media
   const account = { ...running, period: { ...running.period, allowance: terms.allowance } }
   return { ...account, due: dueOf(account, terms) }
 }

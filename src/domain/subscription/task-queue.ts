@@ -1,5 +1,5 @@
 /** The task queue of a subscription and its money: hold, claim, requeue, extend, close. Money moves only here (`docs/media.md`, "Money"). */
-import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
+import { accountAt, balanceOf, keyUsed } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
@@ -23,7 +23,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (record && holdOf(record.media?.holds, input.task)) return { record, answer: { outcome: 'already', record } }
   if (record && input.keysVersion !== record.keysVersion) return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
   const reason = inactiveReason(record, now)
-  const account = record && rolled(record, now)
+  const account = record && accountAt(record, now)
   if (reason || !account || !record.terms.media) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
   const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
   if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
@@ -89,7 +89,7 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
 
 /** Raises the hold of a running task, by its present claim alone, while the plan is active, within what it and the share of its key have left of the period. */
 export function extendHold(record: Subscription | null, input: In<'extendHold'>, now: number): Step<Answer<'extendHold'>> {
-  const account = record && rolled(record, now)
+  const account = record && accountAt(record, now)
   const held = holdOf(account?.holds, input.task)
   if (!record || !account || !held?.run || held.epoch !== input.epoch || held.period !== account.period.n)
     return { record, answer: { outcome: 'none' } }
@@ -111,7 +111,7 @@ export function close(
   now: number,
   made: UsageRecord[] | null = null,
 ): Step<Answer<'close'>> {
-  const account = record && rolled(record, now)
+  const account = record && accountAt(record, now)
   if (!record || !account) return { record, answer: { outcome: 'none', available: 0, held: 0, burned: 0 } }
   const held = holdOf(account.holds, input.task)
   if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available, held: 0, burned: 0 } }
@@ -145,13 +145,6 @@ export function archived(record: Subscription | null, input: In<'archived'>): St
     record: withAccount(record, { ...account, past: account.past.filter(({ n }) => n !== input.n) }),
     answer: { outcome: 'archived' },
   }
-}
-
-/** The account in its running period. While its Plan is refused none begins: a length beyond the limits would grant the allowance more often. */
-function rolled(record: Subscription, now: number): MediaAccount | null {
-  if (!record.media || !record.terms.media || record.anchor === null) return null
-  if (record.verdict !== null) return record.media
-  return rollPeriod(record.media, record.terms.media, record.anchor, now)
 }
 
 function burn(period: MediaPeriod, kind: string, cost: number, now: number, isRecorded: boolean): MediaPeriod {

@@ -151,7 +151,7 @@ export class FailoverCall implements AnswerSource {
     this.#report(candidate, failedOutcome(error, candidate, this.#context.now, this.#log), error)
     if (error instanceof Failure) return this.#sink.failed(error)
     const { status = 0, retryAfterMs = null, again = null } = error instanceof AttemptError ? error : {}
-    if (again === 'never') return this.#sink.failed(allFailed(this.#candidates, [...this.#errors, error], this.#context.now()))
+    if (again === 'never') return this.#sink.failed(allFailed(this.#candidates, [...this.#errors, error], this.#context.now(), NOT_AGAIN))
     const backOffMs = Math.max(retryAfterMs ?? 0, firstMs * 2 ** (this.#tries - 1) * (0.5 + random() / 2))
     if (this.#tries >= retry.attempts || FAILOVER_STATUSES.includes(status) || backOffMs > MAX_BACK_OFF_MS) {
       this.#errors.push(error)
@@ -178,10 +178,13 @@ export class FailoverCall implements AnswerSource {
   }
 }
 
-function allFailed(candidates: Candidate[], errors: Error[], now: number): Failure {
+/** What SDKs of OpenAI and Anthropic read, which would send the request again by themselves. */
+const NOT_AGAIN = { 'x-should-retry': 'false' }
+
+function allFailed(candidates: Candidate[], errors: Error[], now: number, headers: Record<string, string> = {}): Failure {
   const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(now) / 1000))
   const retryAfterSeconds = Math.min(RETRY_AFTER_SECONDS.max, Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0))
-  return overLimit('upstreams', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
+  return overLimit('upstreams', { retryAfterSeconds, headers, cause: new AggregateError(errors, 'all upstreams failed') })
 }
 
 /** The outcome of an attempt that gave no answer, which counts for the breaker unless it says nothing about the upstream. */

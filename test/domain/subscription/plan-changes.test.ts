@@ -179,7 +179,9 @@ t.test('a period that PLAN_LIMITS refuse never runs: it would grant the allowanc
   s.run(edit(3, 30, null), T0 + 31 * DAY)
   t.match(s.media().period, { n: 1, start: T0 + 30 * DAY, end: T0 + 60 * DAY })
   s.run(edit(4, 1, 'too short'), T0 + 59 * DAY)
-  s.run(edit(5, 30, null), T0 + 61 * DAY)
+  s.run(edit(5, 1, 'still too short'), T0 + 60.5 * DAY)
+  t.match(s.media().period, { n: 1, end: T0 + 60 * DAY }, 'nor after a second edit that is refused')
+  s.run(edit(6, 30, null), T0 + 61 * DAY)
   t.match(s.media().period, { n: 2, start: T0 + 60 * DAY, end: T0 + 90 * DAY })
 })
 

@@ -199,7 +199,7 @@ export function openClaims(database: Database, queues: DeliveryQueues, claims: O
     return claimed
   }
 
-  return { claimDeliveries: (...args) => database.run(() => serialized(...args)) }
+  return { claimDeliveries: serialized }
 }
 
 /** Round-robin over the tenants, longest due first, as far as slots of the receiver, the tenant and the queue are free. */

@@ -31,7 +31,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
   let output: RewriterOutput | null = null
   let begun = false
   const last: Members = {}
-  let context: Members = {}
+  const context: Members = {}
   const emit = (event: Members) => output?.write(messageEvent(event))
   const blocks = openMessageBlocks(ids, meter, emit)
   const isPlain = ({ key, type, index }: DeltaFacts) => blocks.openIndex(key, type) === index
@@ -65,7 +65,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     if (type === 'message_delta') {
       Object.assign(last, isMembers(event['delta']) ? event['delta'] : {})
       usage.told(event['usage'])
-      context = contextMembers(event, ids)
+      Object.assign(context, contextMembers(event, ids))
       to.answer('complete')
     }
     if (type === 'message_stop') finish(to)
