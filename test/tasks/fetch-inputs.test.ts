@@ -23,13 +23,30 @@ t.test('a source that never ends is left when its run is aborted, or once its ti
 })
 
 t.test('all sources of a run have the time of one together', async (t) => {
-  const files = await openFiles(`disk:${t.testdir()}`)
-  t.teardown(() => files.close())
+  const disk = await openFiles(`disk:${t.testdir()}`)
+  // What is still being fetched and stored when the time is over writes to the folder.
+  const requests: Promise<unknown>[] = []
+  const puts: Promise<unknown>[] = []
+  const files: Files = {
+    ...disk,
+    put(...file) {
+      const put = disk.put(...file)
+      puts.push(put)
+      return put
+    },
+  }
+  t.teardown(async () => {
+    await Promise.allSettled(requests)
+    await Promise.allSettled(puts)
+    await disk.close()
+  })
   let asked = 0
   const egress = {
     async request({ sink }: Ask) {
       asked++
-      await pause(20)
+      const waited = pause(20)
+      requests.push(waited)
+      await waited
       sink!({} as never)?.end(wav(100))
       return { outcome: 'answered', status: 200, headers: {}, body: new Uint8Array(), durationMs: 20 }
     },
