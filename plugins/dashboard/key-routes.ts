@@ -92,8 +92,11 @@ export function keyRoutes(app: FastifyInstance): void {
     if (counted.length >= plan.record.terms.maxKeys)
       throw new Failure('conflict', { message: `The plan has as many keys as it allows: ${plan.record.terms.maxKeys}. Revoke one first.` })
     if (declared.length >= MAX_KEYS) {
-      const message = `You have as many keys as you may have: ${MAX_KEYS}, revoked ones included. Ask whoever operates the service to delete some.`
-      throw new Failure('conflict', { message })
+      throw new Failure('conflict', {
+        message:
+          `You have as many keys as you may have: ${MAX_KEYS}, revoked ones included. ` +
+          'Ask whoever operates the service to delete some.',
+      })
     }
     const spec = {
       planRef: { name: planName },

@@ -29,9 +29,9 @@ export async function plansOf(app: FastifyInstance, tenant: string): Promise<Ten
     .map((record) => ({ name: planNameOf(record.id), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
 }
 
-/** The plan of that name, or the only active one of the API. Throws `not_found`, or `invalid_request` when there are several. */
-export async function planOf(app: FastifyInstance, tenant: string, api: Api, name: string | undefined): Promise<TenantPlan> {
-  const plans = (await plansOf(app, tenant)).filter((plan) => plan.api === api)
+/** The plan of that name among those of a tenant, or the only active one of the API. Throws `not_found`, or `invalid_request` when there are several. */
+export function planOf(all: TenantPlan[], api: Api, name: string | undefined): TenantPlan {
+  const plans = all.filter((plan) => plan.api === api)
   const found = name === undefined ? plans.filter(({ reason }) => reason === null) : plans.filter((plan) => plan.name === name)
   const [first, ...others] = found.length > 0 || name !== undefined ? found : plans
   if (!first) throw new Failure('not_found', { message: 'You have no such plan.' })
@@ -40,9 +40,12 @@ export async function planOf(app: FastifyInstance, tenant: string, api: Api, nam
   return first
 }
 
-/** The names of the tenant's keys by `keyId`, also of those that moved to another of its Plans. Removed keys have none, and those of removed Plans. */
-export async function keyNamesOf(app: FastifyInstance, tenant: string): Promise<Map<string, string>> {
-  const keys = await Promise.all((await plansOf(app, tenant)).map(({ record }) => app.store.keysOf(record.id)))
+/**
+ * The names of a tenant's keys by `keyId`: of all its plans, because a key that was used under one may have moved. Removed keys have none, nor have
+ * those of removed plans.
+ */
+export async function keyNamesOf(app: FastifyInstance, plans: TenantPlan[]): Promise<Map<string, string>> {
+  const keys = await Promise.all(plans.map(({ record }) => app.store.keysOf(record.id)))
   return new Map(keys.flat().map(({ keyId, name }) => [keyId, name]))
 }
 

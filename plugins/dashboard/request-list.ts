@@ -6,7 +6,7 @@ import { KEPT_REQUESTS, type CodingRequest, type RequestPosition } from '../../s
 import { iso } from '../../src/domain/iso-time.ts'
 import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
 import { sendCsv } from './csv.ts'
-import { keyNamesOf, planOf } from './plans.ts'
+import { keyNamesOf, planOf, plansOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const PAGE = 20
@@ -22,8 +22,9 @@ const Query = Type.Object({
 export function requestListRoute(app: FastifyInstance): void {
   app.withTypeProvider<TypeBoxTypeProvider>().get('/usage/coding/requests', { schema: { querystring: Query } }, async (request, reply) => {
     const { plan: name, format, cursor, key } = request.query
-    const plan = await planOf(app, sessionOf(request).tenant, 'coding', name)
-    const names = await keyNamesOf(app, sessionOf(request).tenant)
+    const plans = await plansOf(app, sessionOf(request).tenant)
+    const plan = planOf(plans, 'coding', name)
+    const names = await keyNamesOf(app, plans)
     const shown = (one: CodingRequest) => described(one, names.get(one.keyId) ?? null)
     const isAsked = (one: CodingRequest) => key === undefined || names.get(one.keyId) === key
     // No index has the keys: all that are kept are few.

@@ -11,7 +11,7 @@ import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subs
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
 import { sendCsv } from './csv.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
-import { allowanceOf, keyNamesOf, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
+import { allowanceOf, keyNamesOf, periodOf, planOf, plansOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const Query = Type.Object({
@@ -31,24 +31,26 @@ type Names = Map<string, string>
 export function usageRoutes(app: FastifyInstance): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  const namesOf = async (tenant: string): Promise<Names> => (await keyNamesOf(app, tenant)).set(DASHBOARD_KEY, 'AI Room')
+  const namesOf = async (plans: TenantPlan[]): Promise<Names> => (await keyNamesOf(app, plans)).set(DASHBOARD_KEY, 'AI Room')
 
   routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {
-    const plan = await planOf(app, sessionOf(request).tenant, 'media', request.query.plan)
+    const plans = await plansOf(app, sessionOf(request).tenant)
+    const plan = planOf(plans, 'media', request.query.plan)
     const account = accountAt(plan.record, app.clock())
     if (!account) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     const archived = await app.store.periods(plan.record.id)
     if (request.query.format === 'csv')
       return sendCsv(reply, `media-${plan.name}`, periodsOf(account, archived).flatMap(mediaDays).filter(from(request.query.since)))
-    return mediaUsage(plan, account, archived, await namesOf(sessionOf(request).tenant), from(request.query.since))
+    return mediaUsage(plan, account, archived, await namesOf(plans), from(request.query.since))
   })
 
   routes.get('/usage/coding', { schema: { querystring: Query } }, async (request, reply) => {
-    const plan = await planOf(app, sessionOf(request).tenant, 'coding', request.query.plan)
+    const plans = await plansOf(app, sessionOf(request).tenant)
+    const plan = planOf(plans, 'coding', request.query.plan)
     if (!plan.record.coding || !plan.record.terms.coding)
       throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
     if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan).filter(from(request.query.since)))
-    return codingUsage(plan, await namesOf(sessionOf(request).tenant), app.clock(), from(request.query.since))
+    return codingUsage(plan, await namesOf(plans), app.clock(), from(request.query.since))
   })
 }
 

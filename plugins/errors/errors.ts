@@ -171,15 +171,16 @@ function answer(
   if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
   if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
   if (limit) reply.header(`x-${request.server.config.BRAND.toLowerCase()}-limit`, limit)
-  if (speaksMessages(messages, request.headers))
+  const isMessages = speaksMessages(messages, request.headers)
+  if (isMessages) reply.headers({ 'request-id': request.id, 'x-should-retry': String(mayRetry(failure)) })
+  if (facts.headers) reply.headers(facts.headers)
+  if (isMessages)
     return reply
       .code(messageErrorStatus(failure))
-      .headers({ 'content-type': 'application/json; charset=utf-8', 'request-id': request.id, 'x-should-retry': String(mayRetry(failure)) })
-      .headers(facts.headers ?? {})
+      .header('content-type', 'application/json; charset=utf-8')
       .send(JSON.stringify(messageErrorBody(failure, request.id)))
   return reply
     .code(failure.status)
-    .headers(facts.headers ?? {})
     .header('content-type', problem ? PROBLEM : 'application/json; charset=utf-8')
     .send(JSON.stringify(bodyOf(failure, request.id, problem)))
 }

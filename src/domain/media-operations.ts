@@ -74,6 +74,11 @@ export function sourcesOf({ image_url, media_url, media_urls = [], mask_url }: S
   ]
 }
 
+/** The same without the mask. */
+export function mediaSourcesOf(body: Sourced): Source[] {
+  return sourcesOf(body).filter(({ role }) => role === 'media')
+}
+
 /** Whether a kind or an operation reads media of a content type in that role. */
 export function takes(kind: string, role: Source['role'], contentType: string): boolean {
   const isVideo = role === 'media' && Object.hasOwn(OPERATION_DEFINITIONS, kind) && definitionOf(kind as Operation).reads === 'video'

@@ -7,6 +7,7 @@ import { formatMoney, parseMoney } from '../domain/money.ts'
 import {
   addressFaults,
   isOpen,
+  mediaSourcesOf,
   operationFaults,
   operationOf,
   operationRequest,
@@ -105,17 +106,13 @@ function refuseUnsupported(body: TaskBody, parameter: string | null): void {
 function refuseSources(body: TaskBody, here: readonly SourceInfo[], most: number): void {
   const kind = kindOf(body)
   let left = most
-  const errors = sourcesOf(body)
-    .filter(({ role }) => role === 'media')
-    .flatMap(({ path, role }, n): FieldError[] => {
-      const { contentType, bytes = 0 } = here[n] ?? {}
-      left -= bytes
-      if (contentType !== undefined && !takes(kind, role, contentType))
-        return [{ path, code: 'not_allowed', message: `is ${contentType}, which ${kind} does not take` }]
-      return left < 0
-        ? [{ path, code: 'maximum', message: `is too large: the sources of ${kind} have at most ${most} bytes together` }]
-        : []
-    })
+  const errors = mediaSourcesOf(body).flatMap(({ path, role }, n): FieldError[] => {
+    const { contentType, bytes = 0 } = here[n] ?? {}
+    left -= bytes
+    if (contentType !== undefined && !takes(kind, role, contentType))
+      return [{ path, code: 'not_allowed', message: `is ${contentType}, which ${kind} does not take` }]
+    return left < 0 ? [{ path, code: 'maximum', message: `is too large: the sources of ${kind} have at most ${most} bytes together` }] : []
+  })
   if (errors.length > 0) throw invalid(errors)
 }
 

@@ -6,7 +6,7 @@ import { Unavailable } from '../domain/errors.ts'
 import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
 import { putNewest } from '../domain/long-lived-maps.ts'
-import { sourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
+import { mediaSourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
 import type { Upload, UrlChecks } from './source-urls.ts'
 
 /** Pieces of a header that lie apart in their file, where it is read to quote or to store. */
@@ -118,7 +118,7 @@ export async function mediaOf(
     return info && facts && { ...info, bytes: facts.size }
   }
   const infos: SourceInfo[] = []
-  for (const { path, from } of sourcesOf(body).filter(({ role }) => role === 'media')) {
+  for (const { path, from } of mediaSourcesOf(body)) {
     const upload = uploads.find(({ field }) => path === `/${field}`)
     if (upload) infos.push(await uploadInfo(upload, budget))
     else infos.push(typeof from === 'string' ? await linkedInfo(from) : null)

@@ -1,7 +1,7 @@
 /** The addresses of sources in a body: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
 import type { FieldError } from '../domain/errors.ts'
 import { contentTypeOf } from '../domain/media-info.ts'
-import { isDataUrl, sourcesOf, type Sourced, type StoredData } from '../domain/media-operations.ts'
+import { isDataUrl, mediaSourcesOf, sourcesOf, type Sourced, type StoredData } from '../domain/media-operations.ts'
 
 /** The content of a data: URL. */
 export type Upload = { field: 'media_url' | 'mask_url' | 'image_url'; bytes: Uint8Array }
@@ -45,8 +45,7 @@ export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: Source
 
 /** The addresses of the media of a body, without its mask, in their order; null for what is here: uploads, results and data: URLs. */
 export function mediaElsewhere({ linkedFile }: Pick<UrlChecks, 'linkedFile'>, body: Sourced): (string | null)[] {
-  const media = sourcesOf(body).filter(({ role }) => role === 'media')
-  return media.map(({ from }) => (typeof from === 'string' && !isDataUrl(from) && linkedFile(from) === null ? from : null))
+  return mediaSourcesOf(body).map(({ from }) => (typeof from === 'string' && !isDataUrl(from) && linkedFile(from) === null ? from : null))
 }
 
 /** The content of a data: URL in strict base64 (RFC 4648, section 4); null for anything else. */

@@ -9,18 +9,20 @@ import { eventually } from '../flows/eventually.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { signIn, type Browser } from './dashboard-browser.ts'
 
-/** A second tenant beside `demo`. */
-const GLOBEX = `
+/** A Plan of a tenant, and a key of that plan or of another one. */
+const planAndKey = (namespace: string, plan: string, key: string, keysPlan = plan) => `
 apiVersion: tollgate.dev/v1alpha1
 kind: Plan
-metadata: { name: coder, namespace: globex }
+metadata: { name: ${plan}, namespace: ${namespace} }
 spec: { product: Coding, coding: { sessionWindow: { tokens: 1000 }, weeklyWindow: { tokens: 5000 } } }
 ---
 apiVersion: tollgate.dev/v1alpha1
 kind: ApiKey
-metadata: { name: secret-project, namespace: globex }
-spec: { planRef: { name: coder } }
+metadata: { name: ${key}, namespace: ${namespace} }
+spec: { planRef: { name: ${keysPlan} } }
 `
+/** A second tenant beside `demo`. */
+const GLOBEX = planAndKey('globex', 'coder', 'secret-project')
 
 async function openOffice(t: Test, more = '', logged?: string[]) {
   const plans = await mkdtemp(join(tmpdir(), 'tollgate-plans-'))
@@ -215,17 +217,7 @@ t.test('a gateway with derived keys shows keys and reveals none', async (t) => {
 })
 
 t.test('what a key used before it was moved to another plan stays under its name', async (t) => {
-  const manifest = (plan: string) => `
-apiVersion: tollgate.dev/v1alpha1
-kind: Plan
-metadata: { name: other, namespace: demo }
-spec: { product: Coding, coding: { sessionWindow: { tokens: 1000 }, weeklyWindow: { tokens: 5000 } } }
----
-apiVersion: tollgate.dev/v1alpha1
-kind: ApiKey
-metadata: { name: mover, namespace: demo }
-spec: { planRef: { name: ${plan} } }
-`
+  const manifest = (keysPlan: string) => planAndKey('demo', 'other', 'mover', keysPlan)
   const { app, browser, plans } = await openOffice(t, manifest('coder'))
   await untilKey(browser, 'mover', isActive)
   const { key } = (await browser.send('POST', '/dashboard/api/keys/mover/reveal')).json()

@@ -63,9 +63,9 @@ export type Control = {
   /** Sources of an operation, or the picture that a video begins with. */
   inputs: readonly Input[]
   /**
-   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed, and its engine, unknown for jobs of earlier
-   * versions; null when there is none. `remember` stores a new one under this run's epoch, before it is polled; it rejects when the lease is lost
-   * or the store is unavailable.
+   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed, and its engine, unknown for jobs of
+   * earlier versions; null when there is none. `remember` stores a new one under this run's epoch, before it is polled; it rejects when the
+   * lease is lost or the store is unavailable.
    */
   job: { id: string | null; engine?: string | undefined; remember(id: string, engine: string): Promise<void> }
   /** The same for every run of one attempt, after a lost lease too; for providers that detect duplicate requests. */

@@ -65,7 +65,7 @@ function isTrue(holds: ParseResult, self: unknown, oldSelf: unknown): boolean {
   }
 }
 
-/** A member of an object's own. */
+/** An own member of an object. */
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
 }

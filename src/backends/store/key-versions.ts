@@ -1,5 +1,22 @@
-/** Which versions of an ApiKey are read: whoever may edit it can rotate it without end, and ended versions stay. */
+/** What adapters share about API keys. Which versions of one are read: whoever may edit it can rotate it without end, and ended versions stay. */
 import type { KeyVersion } from '../../domain/api-keys.ts'
+import type { Store } from './store.ts'
+
+/** What a store does with keys. */
+export type KeyVerbs = Pick<
+  Store,
+  | 'mintKey'
+  | 'setKey'
+  | 'told'
+  | 'keysUsed'
+  | 'keysToTell'
+  | 'findKey'
+  | 'keyVersion'
+  | 'keyVersions'
+  | 'keysAlive'
+  | 'keysOf'
+  | 'forgetSealed'
+>
 
 /** Decisions need the newest version, and those that are not deleted, which are few. */
 export const NEWEST = 16

@@ -49,7 +49,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const all = [...account.past, account.period]
   const begun = all.filter(({ start }) => start <= now)
   const early = all.filter(({ start }) => start > now)
-  const running = runningPeriod(record, account, terms, anchor, now, begun.at(-1))
+  const running = runningPeriod(account, record.verdict === null ? terms : null, anchor, now, begun.at(-1))
   const merged = [...(begun.includes(running) ? [running] : []), ...early]
   const period = { ...running, allowance: account.period.allowance, ...usageOf(merged, now) }
   const periodOf = (n: number) => (merged.some((one) => one.n === n) ? period.n : n)
@@ -68,19 +68,17 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
 }
 
 /**
- * The period that contains `now`, or while the Plan is refused the last one, as in `accountAt`. Without an earlier one in the record, which may have been archived, it is the first of the early ones, as
- * many of its lengths earlier.
+ * The period that contains `now`; without terms, which those of a refused Plan are not, the last one, as in `accountAt`. Without an earlier one in
+ * the record, which may have been archived, it is the first of the early ones, as many of its lengths earlier.
  */
 function runningPeriod(
-  { verdict }: Subscription,
   account: MediaAccount,
-  terms: MediaTerms,
+  terms: MediaTerms | null,
   anchor: number,
   now: number,
   last: MediaPeriod | undefined,
 ): MediaPeriod {
-  if (last && verdict !== null) return last
-  if (last) return rollPeriod({ ...account, past: [], period: last }, terms, anchor, now).period
+  if (last) return terms ? rollPeriod({ ...account, past: [], period: last }, terms, anchor, now).period : last
   const first = account.past[0] ?? account.period
   const lengthMs = first.end - first.start
   const start = Math.max(anchor, first.start - Math.ceil((first.start - now) / lengthMs) * lengthMs)

@@ -11,8 +11,20 @@ const FILE_PIECE = 64 * 1024
 const PUNCTUATION = 4
 
 /** The members that a model reads, beside `tools`. Others, such as `metadata`, cost no tokens. */
-const READ = `messages input system instructions prompt prediction functions response_format text output_config output_format
-  context_management`.split(/\s+/)
+const READ = [
+  'messages',
+  'input',
+  'system',
+  'instructions',
+  'prompt',
+  'prediction',
+  'functions',
+  'response_format',
+  'text',
+  'output_config',
+  'output_format',
+  'context_management',
+]
 const IMAGES = ['image_url', 'input_image', 'computer_screenshot', 'image']
 /** The member of a part that holds the data, or the object with it. */
 const FILES: Record<string, readonly string[]> = {

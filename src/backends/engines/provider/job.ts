@@ -42,8 +42,8 @@ type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
 }
 
 /**
- * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew, unless the next attempt does that. Rejects only with the reason of the
- * aborted signal. The job is then canceled, unless the next run will resume it.
+ * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew, unless the next attempt does
+ * that. Rejects only with the reason of the aborted signal. The job is then canceled, unless the next run will resume it.
  */
 export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {
   const { signal, job } = run

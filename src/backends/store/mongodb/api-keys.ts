@@ -1,7 +1,7 @@
 /** API key versions in MongoDB. */
 import { Unavailable } from '../../../domain/errors.ts'
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
-import { idRange, NEWEST, withOlder } from '../key-versions.ts'
+import { idRange, NEWEST, withOlder, type KeyVerbs } from '../key-versions.ts'
 import type { KeyChange, Store } from '../store.ts'
 import { batchReads } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
@@ -25,19 +25,6 @@ export const keyIndexes = {
   ],
 } satisfies Indexes
 
-type Verbs =
-  | 'mintKey'
-  | 'setKey'
-  | 'told'
-  | 'keysUsed'
-  | 'keysToTell'
-  | 'findKey'
-  | 'keyVersion'
-  | 'keyVersions'
-  | 'keysAlive'
-  | 'keysOf'
-  | 'forgetSealed'
-
 const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
 
 /** Keys in one read; each has a few versions. */
@@ -45,7 +32,7 @@ const MAX_KEYS = 200
 /** Versions in one read; keys that this leaves incomplete are read one by one. */
 const MAX_VERSIONS = 2_000
 
-export function openKeys(database: Database): Pick<Store, Verbs> {
+export function openKeys(database: Database): KeyVerbs {
   const keys = database.collection<Stored<KeyVersion>>('keys')
   const entityOrNull = (found: Stored<KeyVersion> | null) => (found ? fromStored<KeyVersion>(found) : null)
   const list = async (found: Promise<Stored<KeyVersion>[]>) => (await found).map(fromStored<KeyVersion>)

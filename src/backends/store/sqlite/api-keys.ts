@@ -1,7 +1,6 @@
 /** API key versions in SQLite: JSON records with the columns that indexes use. */
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
-import { idRange, NEWEST, withOlder } from '../key-versions.ts'
-import type { Store } from '../store.ts'
+import { idRange, NEWEST, withOlder, type KeyVerbs } from '../key-versions.ts'
 import type { Database } from './database.ts'
 
 export const keyTables = `
@@ -24,20 +23,7 @@ export const keyTables = `
   CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
 `
 
-type Verbs =
-  | 'mintKey'
-  | 'setKey'
-  | 'told'
-  | 'keysUsed'
-  | 'keysToTell'
-  | 'findKey'
-  | 'keyVersion'
-  | 'keyVersions'
-  | 'keysAlive'
-  | 'keysOf'
-  | 'forgetSealed'
-
-export function openKeys(database: Database): Pick<Store, Verbs> {
+export function openKeys(database: Database): KeyVerbs {
   const insert = database.prepare(
     `INSERT INTO keys (key_id, revision, hash, subscription, alive, to_tell, ended_at, record, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (key_id, revision) DO NOTHING`,

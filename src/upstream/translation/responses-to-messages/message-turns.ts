@@ -16,7 +16,10 @@ export type Turns = {
   lacksThinking: boolean
 }
 
-/** Instructions and leading system messages become `system`, later ones user messages, and so the last one if there is nothing else. Throws `unsupported_parameter` for what the wire cannot express. */
+/**
+ * Instructions and leading system messages become `system`, later ones user messages, and so the last one if there is nothing else. Throws
+ * `unsupported_parameter` for what the wire cannot express.
+ */
 export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
   const { items, leading, answered } = inputOf(body)
   const instructions = ownText(body, 'instructions')
