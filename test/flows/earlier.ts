@@ -19,7 +19,7 @@ export type Earlier = { commit: string; rollsBack: string; root: string }
 
 /**
  * The commit in the changelog's section "Upgrading". Null, with the suite skipped, in a checkout whose history lacks it. Throws if the changelog names none.
- * It runs with the packages of this checkout, from a folder that stays, so that its code is compiled once; to be built (`isBuilt`) it gets its own, for the duration of the test.
+ * It runs with the packages of this checkout (the devDependency `tokenx` is needed by it alone), from a folder that stays, so that its code is compiled once; to be built (`isBuilt`) it gets its own, for the duration of the test.
  */
 export async function earlierVersion(t: Test, { isBuilt = false } = {}): Promise<Earlier | null> {
   const [, section = ''] = (await readFile(join(REPOSITORY, 'CHANGELOG.md'), 'utf8')).split(/^### Upgrading$/m)

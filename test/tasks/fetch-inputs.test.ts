@@ -8,6 +8,7 @@ import { openInputs } from '../../src/tasks/fetch-inputs.ts'
 import { wav } from '../backends/engines/media-samples.ts'
 import { T0, task } from '../contracts/store/acme.ts'
 import { LIMITS } from '../fakes/engine.ts'
+import { folderFor } from '../temporary-folder.ts'
 
 t.test('a source that never ends is left when its run is aborted, or once its time is over', async (t) => {
   const facts = { id: 'result-1', size: 1000, contentType: 'image/png', expiresAt: T0 + 1e6 }
@@ -23,8 +24,8 @@ t.test('a source that never ends is left when its run is aborted, or once its ti
 })
 
 t.test('all sources of a run have the time of one together', async (t) => {
-  const disk = await openFiles(`disk:${t.testdir()}`)
-  // What is still being fetched and stored when the time is over writes to the folder.
+  // What is still being fetched and stored when the time is over writes to the folder, which tap would have removed by then.
+  const disk = await openFiles(`disk:${await folderFor(t)}`)
   const requests: Promise<unknown>[] = []
   const puts: Promise<unknown>[] = []
   const files: Files = {
