@@ -21,6 +21,7 @@ export const TASK_ERRORS = {
   unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
   several_pictures: 'The source is an animation or has several pages, of which all but one would be lost. Send one picture.',
   start_past_end: 'The section begins past the end of the source.',
+  no_sound: 'The source has no sound, and the format of the result has no pictures.',
   mixed_sources: 'Videos cannot be merged with audio files.',
   mask_mismatch: 'The mask does not have the shape of the picture.',
   result_too_large: 'The result would be larger than this service allows.',

@@ -165,8 +165,8 @@ t.test('merge', { skip: withoutFfmpeg }, async (t) => {
     t.ok(Math.abs(madeOf(await merge([song, red], { format: 'mp3' })).facts.durationMs - 2000) <= 120)
   })
 
-  t.test('an audio format of videos without audio is unsupported_input', async (t) => {
-    t.match(await merge([lime, lime], { format: 'wav' }), { outcome: 'failed', code: 'unsupported_input' })
+  t.test('an audio format of videos without audio is no_sound', async (t) => {
+    t.match(await merge([lime, lime], { format: 'wav' }), { outcome: 'failed', code: 'no_sound', retryable: false })
   })
 
   t.test('one unreadable source among good ones is unsupported_input', async (t) => {

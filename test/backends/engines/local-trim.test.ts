@@ -278,8 +278,8 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('an audio format of a video without audio is unsupported_input', async (t) => {
-    t.match(await trim(silent, { format: 'mp3' }), { outcome: 'failed', code: 'unsupported_input' })
+  t.test('an audio format of a video without audio is no_sound', async (t) => {
+    t.match(await trim(silent, { format: 'mp3' }), { outcome: 'failed', code: 'no_sound', retryable: false })
   })
 
   t.test('fast copies the packets from the key frame before the start, without encoding', async (t) => {

@@ -51,6 +51,7 @@ const ADVICE: Record<string, string> = {
   input_too_large: 'Use a smaller or shorter source.',
   unsupported_input: 'Choose another source.',
   start_past_end: 'Start the section earlier.',
+  no_sound: 'Choose a source with sound, or a video format.',
   mixed_sources: 'Merge only videos, or only recordings.',
   mask_mismatch: 'Use a mask with the shape of the picture.',
   result_too_large: 'Make something smaller or shorter.',

@@ -1,7 +1,7 @@
 /** The operation `merge`: concatenates videos, or audio files, with cuts or crossfades. */
 import type { OperationRequest } from '../../../../domain/media-operations.ts'
 import { notMade, type NotMade } from '../../engine.ts'
-import { tooLong, unsupported } from './commands.ts'
+import { tooLong } from './commands.ts'
 import { joinAudio, joinVideo, overlapOf } from './crossfade.ts'
 import { decoderArgs, encode, encoderArgs, type Encoded, type Job } from './encode.ts'
 import { audioFilters, sectionOf, targetOf, videoFilters, type Section, type Target } from './filters.ts'
@@ -18,7 +18,7 @@ const SAMPLE_RATE = 48_000
  * is silent where another has audio. `fade` overlaps two neighbours by half a second, at most half of the shorter one, which shortens the
  * result. A lossless result has the sampling rate of its first sound. The sources are all videos or all audio files; for an audio format, the audio of videos is merged too.
  *
- * Fails with `mixed_sources` for videos beside audio files, `unsupported_input` (also for an audio format without any audio),
+ * Fails with `mixed_sources` for videos beside audio files, `no_sound` (an audio format without any audio), `unsupported_input`,
  * `input_too_large`, `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
  */
 export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
@@ -33,7 +33,7 @@ export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
   const hasAudio = sound !== undefined
   const format = formatOf(job.request.format, videos.length > 0, sound?.codec)
   if (format.video && videos.length < sources.length) return notMade('mixed_sources', false)
-  if (!format.video && !hasAudio) return unsupported('no audio')
+  if (!format.video && !hasAudio) return notMade('no_sound', false)
   const target = format.video && videos[0] ? targetOf(videos[0], job.request.fit) : null
   const sections = sources.map((source) => ({ source, ...sectionOf(source, 0, source.durationMs / 1000, target) }))
   const overlaps = sections

@@ -1,7 +1,7 @@
 /** The operation `trim`: cuts a section out of a video or an audio file. */
 import type { OperationRequest } from '../../../../domain/media-operations.ts'
 import { notMade, type NotMade } from '../../engine.ts'
-import { inputArgs, tooLong, unsupported } from './commands.ts'
+import { inputArgs, tooLong } from './commands.ts'
 import { decoderArgs, encode, encoderArgs, type Arguments, type Encoded, type Job } from './encode.ts'
 import { audioFilters, sectionOf, targetOf, videoFilters } from './filters.ts'
 import { formatOf, type Format } from './formats.ts'
@@ -15,7 +15,7 @@ export type TrimJob = Job<Extract<OperationRequest, { kind: 'trim' }>>
  * `startMs` and is longer by that much. Streams that the format does not hold, sources that cannot be copied for another reason, and those
  * whose key frame is too far away for `limits`, are trimmed accurately. An end past the end is cut there.
  *
- * Fails with `start_past_end`, `unsupported_input` (also for an audio format of a video without audio), `input_too_large`,
+ * Fails with `start_past_end`, `no_sound` (an audio format of a video without audio), `unsupported_input`, `input_too_large`,
  * `result_too_large` or `internal`. Rejects with the reason of an aborted signal.
  */
 export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
@@ -27,7 +27,7 @@ export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
   const durationMs = Math.min(request.endMs ?? Infinity, source.durationMs) - request.startMs
   if (durationMs > limits.durationMs) return tooLong(durationMs, limits)
   const format = formatOf(request.format, source.video !== null, source.audio?.codec)
-  if (!format.video && !source.audio) return unsupported('no audio')
+  if (!format.video && !source.audio) return notMade('no_sound', false)
   if (request.mode === 'fast' && canCopy(source, format)) {
     // Copying takes a moment. Its progress is not reported, because it would fall when an accurate run has to follow.
     const copy = await encode({ ...job, progress: () => {} }, format, copyArgs(source, format, request.startMs, durationMs), durationMs)
