@@ -73,11 +73,13 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   refuseSources(body, here, offer.route.max.bytes)
   const costAtMost = (media: readonly SourceInfo[]) =>
     costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
+  const most = costAtMost(here)
   const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
-  // A max_cost of nothing pays for no result, whatever its sources say.
-  const isAsked = isUnknown && maxCost !== 0
+  // A max_cost below pays for no result, whatever its sources say.
+  const least = isUnknown ? Math.max(1, costOf(price, offer.quote(request, { ...offer.route.max, pixels: 1, durationMs: 0 }))) : most
+  const isAsked = least < most && (maxCost ?? most) >= least
   // What is held bounds the result then.
-  const atMost = isAsked ? Math.min(costAtMost(here), maxCost ?? Infinity) : costAtMost(here)
+  const atMost = isAsked ? Math.min(most, maxCost ?? most) : most
   const probed = isAsked ? await context.probeSources(record, mediaElsewhere(context, body)) : []
   const estimatedCost = isAsked ? Math.min(atMost, costAtMost(here.map((info, n) => info ?? probed[n] ?? null))) : atMost
   if (maxCost !== null && estimatedCost > maxCost)

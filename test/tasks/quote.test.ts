@@ -61,6 +61,18 @@ t.test('sources that are here and larger together than the route allows are a 40
   await t.rejects(merge('/500000', '/500001'), { code: 'invalid_request', facts: { errors: [{ path: '/media_urls/1', code: 'maximum' }] } })
 })
 
+t.test('where the model makes one size whatever the source is, a max_cost below its price is refused and no source is asked', async (t) => {
+  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { kind: 'any', micro: 50_000, per: 'Megapixel' } } as unknown as Offer['route']
+  const priced = (quoted: Offer['quote']) => ({ ...contextOf(), engines: { offer: () => ({ route, formats: ['png'], quote: quoted, unsupported: () => null }) } as unknown as Engines, probeSources: async () => (t.fail('asked'), []) })
+  const body = (max_cost?: string) => ({ operation: 'inpaint', prompt: 'a boat', media_url: 'https://example.com/a.png', mask_url: 'https://example.com/m.png', ...(max_cost && { max_cost }) }) as TaskBody
+  const fixed = priced(() => ({ Job: 1000, Second: 0, Megapixel: 1000 }))
+  t.match(await quote(fixed, body('0.05'), RECORD), { estimatedCost: 50_000, extendableTo: null })
+  await t.rejects(quote(fixed, body('0.049999'), RECORD), { code: 'max_cost_exceeded', facts: { beside: { required: '0.0500' } } })
+  const atLeastHalf = priced((_request, limits) => ({ Job: 1000, Second: 0, Megapixel: Math.max(500, limits!.pixels / 1000) }))
+  await t.rejects(quote(atLeastHalf, body('0.024999'), RECORD), { code: 'max_cost_exceeded' })
+  t.match(await quote({ ...atLeastHalf, probeSources: async () => [null] }, body('0.025'), RECORD), { estimatedCost: 25_000 })
+})
+
 t.test('the queue position of a quote counts no pass-through requests, as that of a task does', async (t) => {
   const hold = (kind: string) => ({ kind, run: null, readyAt: 0 }) as Hold
   const holds = holdsFrom([['a', hold('proxy')], ['b', hold('image')], ['c', hold('proxy')]])
