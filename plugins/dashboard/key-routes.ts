@@ -30,6 +30,7 @@ const LimitEdit = Type.Object(
   { additionalProperties: false },
 )
 
+const ASK_OPERATOR = 'Ask whoever operates the service to delete some.'
 const STATES = { suspend: 'Suspended', resume: 'Active', revoke: 'Revoked' } as const
 
 /** Registers the routes, behind a session. What this process may not do is refused with `key_management_off`. */
@@ -93,9 +94,7 @@ export function keyRoutes(app: FastifyInstance): void {
       throw new Failure('conflict', { message: `The plan has as many keys as it allows: ${plan.record.terms.maxKeys}. Revoke one first.` })
     if (declared.length >= MAX_KEYS) {
       throw new Failure('conflict', {
-        message:
-          `You have as many keys as you may have: ${MAX_KEYS}, revoked ones included. ` +
-          'Ask whoever operates the service to delete some.',
+        message: `You have as many keys as you may have: ${MAX_KEYS}, revoked ones included. ${ASK_OPERATOR}`,
       })
     }
     const spec = {
@@ -105,6 +104,7 @@ export function keyRoutes(app: FastifyInstance): void {
     }
     const issued = await resources.issueKey({ namespace: tenant, name, spec })
     if (issued.outcome === 'exists') throw new Failure('conflict', { message: 'A key of that name exists already.' })
+    if (issued.outcome === 'full') throw new Failure('conflict', { message: `No further key can be issued here. ${ASK_OPERATOR}` })
     if (issued.outcome !== 'created') refuseUnchanged(issued)
     request.log.info({ event: 'key_issued', key: name, plan: planName, user: session.user.id }, 'API key issued')
     return reply.code(201).send(shown(await keys.find(request, tenant, name)))

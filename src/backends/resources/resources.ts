@@ -145,8 +145,8 @@ export type NewKey = KeyName & { spec: Pick<ApiKeySpec, 'planRef'> & Partial<Api
 
 /** `faults` are sentences that begin with the place in the manifest. `forbidden`: this process may read the source but not write it. */
 type Declined = { outcome: 'refused'; faults: string[] } | { outcome: 'forbidden' }
-/** `exists`: an ApiKey of that name exists and was not changed. */
-export type IssuedKey = { outcome: 'created' } | { outcome: 'exists' } | Declined
+/** `exists`: an ApiKey of that name exists and was not changed. `full`: the source takes no further one. */
+export type IssuedKey = { outcome: 'created' } | { outcome: 'exists' } | { outcome: 'full' } | Declined
 /** `conflict`: it is not what the author has seen, and was not changed. Null when the key does not exist. */
 export type ChangedKey = { outcome: 'changed' | 'conflict' } | Declined | null
 /** One field of an ApiKey's spec. A rotation raises the revision by 1; `limit: null` removes the limit. */

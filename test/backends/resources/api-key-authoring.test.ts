@@ -50,6 +50,14 @@ t.test('an edit changes one field and leaves every other byte as it is', (t) => 
   t.end()
 })
 
+t.test('in a folder with as many files as are read no key is issued: the last of them, perhaps of another tenant, would be read no more', async (t) => {
+  const folder = await openFolder(t)
+  const resources = await folder.open()
+  await Promise.all(Array.from({ length: 5000 }, (_, n) => folder.write(`z${n}.yaml`, '')))
+  t.same(await resources.issueKey({ namespace: 'acme', name: 'web', spec: { planRef: { name: 'coder' } } }), { outcome: 'full' })
+  t.equal((await readdir(folder.plans)).length, 5000)
+})
+
 t.test('an issued key has a file of its own and replaces no other file', async (t) => {
   const folder = await openFolder(t)
   await folder.write('apikey.acme.web.yaml', codingPlan('coder'))

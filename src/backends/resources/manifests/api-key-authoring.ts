@@ -20,7 +20,7 @@ import {
 import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
-import { codeOf, signature } from './folder-scan.ts'
+import { codeOf, manifestNames, MAX_FILES, signature } from './folder-scan.ts'
 import { MAX_FILE_BYTES } from './manifest-parser.ts'
 import { editSpec, type Field } from './manifest-edit.ts'
 import type { Statuses } from './status-files.ts'
@@ -112,6 +112,8 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
         if (declared.get({ kind: 'ApiKey', namespace, name })) return { outcome: 'exists' }
         const faults = faultsOf(document)
         if (faults.length > 0) return { outcome: 'refused', faults }
+        // One more would keep another from being read, perhaps another tenant's.
+        if ((await manifestNames(path)).length >= MAX_FILES) return { outcome: 'full' }
         await create(path, `apikey.${namespace}.${name}`, stringify(document, { ...YAML, lineWidth: 0 }))
         return { outcome: 'created' }
       }),

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { MAX_FILE_BYTES, parseDocuments, type Parsed } from './manifest-parser.ts'
 import { readRegular } from '../bounded-file.ts'
 
-const MAX_FILES = 5_000
+export const MAX_FILES = 5_000
 const MANIFEST = /^[^.].*\.(ya?ml|json)$/i
 
 /** One file as it was applied last. The same `parsed` object as in the scan before means that it did not change. */
@@ -40,7 +40,7 @@ export function openFolder(path: string): Folder {
     async scan() {
       let names: string[]
       try {
-        names = (await readdir(path)).filter((name) => MANIFEST.test(name)).sort()
+        names = await manifestNames(path)
       } catch (error) {
         return { outcome: 'unreadable', reason: `the folder of manifests cannot be read (${codeOf(error)})` }
       }
@@ -58,6 +58,11 @@ export function openFolder(path: string): Folder {
       }
     },
   }
+}
+
+/** The manifest files of a folder, in their order. */
+export async function manifestNames(path: string): Promise<string[]> {
+  return (await readdir(path)).filter((name) => MANIFEST.test(name)).sort()
 }
 
 /** Changes with every change of the file, also when it is replaced or edited back to the same size. */
