@@ -55,8 +55,12 @@ function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made
   if (outcome === 'failed') {
     if (!given.code || !Object.hasOwn(TASK_ERRORS, given.code)) throw new Error(`${given.code} is no code of a failure`)
     // Our own sentence: the plugin's might name a provider.
-    const failure = notMade(given.code, given.retryable === true, given.cause)
-    return given.retryAfterMs === undefined ? failure : { ...failure, retryAfterMs: wholeFact('retryAfterMs', given.retryAfterMs) ?? 0 }
+    return {
+      ...notMade(given.code, given.retryable === true, given.cause),
+      ...(given.retryAfterMs !== undefined && { retryAfterMs: wholeFact('retryAfterMs', given.retryAfterMs) ?? 0 }),
+      ...(given.input !== undefined && { input: wholeFact('input', given.input) ?? 0 }),
+      ...(given.keepsJob === true && { keepsJob: true }),
+    }
   }
   const { body, contentType = '' } = given
   if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body))

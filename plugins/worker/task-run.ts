@@ -9,7 +9,7 @@ import { conclude, forgiveLostLease, rememberJob, type Concluded, type RunOutcom
 import { traced, type Span } from '../../src/tracing/tracing.ts'
 import { taskLogFields, type Task } from '../../src/domain/task.ts'
 
-const STORE_RETRY_MS = 500
+const STORE_RETRY_MS = { first: 500, longest: 5_000 }
 /** How often a run looks whether its task was canceled: a provider's job and a process cost until they are stopped. */
 const WATCH_MS = 1000
 /** For so many leases storing media and the outcome of a run is retried. */
@@ -88,7 +88,7 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
 function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Control['job'] {
   return {
     id: task.job,
-    engine: task.jobEngine,
+    engine: task.jobEngine ?? undefined,
     async remember(id, engine) {
       if ((await rememberJob(tasks, task, { job: id, jobEngine: engine })) === 'lost') throw await abortLost(tasks, task, cut)
     },
@@ -139,15 +139,15 @@ async function abortLost(tasks: TaskContext, task: Task, cut: AbortController): 
 
 type Patience = { clock: () => number; patienceMs: number; stopping: () => boolean }
 
-/** Repeats a write, so that a short outage of a backend does not discard finished media. Renewals keep the lease meanwhile. */
+/** Repeats a write after growing pauses, so that a short outage of a backend does not discard finished media. Renewals keep the lease meanwhile. */
 async function persistently<T>(write: () => Promise<T>, { clock, patienceMs, stopping }: Patience): Promise<T> {
   const sinceMs = clock()
-  for (;;) {
+  for (let pauseMs = STORE_RETRY_MS.first; ; pauseMs = Math.min(STORE_RETRY_MS.longest, 2 * pauseMs)) {
     try {
       return await write()
     } catch (error) {
-      if (stopping() || clock() - sinceMs > patienceMs) throw error
-      await new Promise((resolve) => setTimeout(resolve, STORE_RETRY_MS))
+      if (!(error instanceof Unavailable) || stopping() || clock() - sinceMs > patienceMs) throw error
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
     }
   }
 }

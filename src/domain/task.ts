@@ -128,8 +128,8 @@ export type Task = {
   lostLeases: number
   /** The provider's job of the present attempt; null when its engine remembered none. */
   job: string | null
-  /** The name of the engine that has that job; absent where an earlier version began it. */
-  jobEngine?: string
+  /** The name of the engine that has that job; absent where an earlier version began it, null where it was given up. */
+  jobEngine?: string | null
   outcome: TaskOutcome | null
   actualCost: number | null
   refundAmount: number | null

@@ -3,6 +3,7 @@ import type { Control, EngineRequest, Engines, Made, Medium, NotMade } from '../
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { costOf, type GenerationRequest, type Limits } from '../domain/media-generations.ts'
 import { formatKept, operationRequest, sourcesOf, type Operation, type OperationInput, type Sourced } from '../domain/media-operations.ts'
+import { putNewest } from '../domain/long-lived-maps.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -29,8 +30,8 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const { route, formats } = offer
   const file = `${task.id}-${task.epoch}`
   // What would be paid for and could not be stored is not begun, and its sources are not fetched.
-  if (failing.has(context.files) && control.job.id === null)
-    await put(context.files, `${file}-probe`, Buffer.of(0), { contentType: 'application/octet-stream', expiresAt: context.clock() })
+  const lacking = unstored.get(task.id) ?? (failing.has(context.files) ? 1 : 0)
+  if (lacking > 0 && control.job.id === null) await probe(context, `${file}-probe`, lacking)
   const found = await openInputs(context, task, route, control.signal)
   // A job that the provider bills needs its sources no more; a new one would.
   const resumes = found.outcome === 'failed' && control.job.id !== null
@@ -61,19 +62,28 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       if (made.cause instanceof SourceFailure) return failedRun(context, task, made.cause.failure)
       return failedRun(context, task, made)
     }
-    return { outcome: 'made', result: await storedAll(context, made, file), cost: costOf(task.price, made.used) }
+    return { outcome: 'made', result: await storedAll(context, made, task.id, file), cost: costOf(task.price, made.used) }
   } finally {
     await opened.close()
   }
 }
 
-async function storedAll(context: EngineContext, made: Made, file: string): Promise<TaskResult> {
+async function storedAll(context: EngineContext, made: Made, task: string, file: string): Promise<TaskResult> {
   const media: Medium[] = [made, ...(made.others ?? [])]
   try {
     const result = await stored(context, made, file)
     const others: TaskResult[] = []
     for (const other of media.slice(1)) others.push(await stored(context, other, `${file}-${others.length + 2}`))
+    unstored.delete(task)
     return others.length > 0 ? { ...result, others } : result
+  } catch (error) {
+    putNewest(
+      unstored,
+      task,
+      media.reduce((sum, { body, bytes = 1 }) => sum + (body instanceof Uint8Array ? body.length : bytes), 0),
+      UNSTORED_MAX,
+    )
+    throw error
   } finally {
     for (const { release } of media) await release?.()
   }
@@ -93,6 +103,19 @@ async function stored(
 
 /** Backends that did not take the last file. */
 const failing = new WeakSet<Files>()
+/** The bytes of results that were made and not taken, by task: a full disk has room for smaller ones. */
+const unstored = new Map<string, number>()
+const UNSTORED_MAX = 1000
+
+/** Throws `Unavailable` where so many bytes cannot be stored. Some backends would compress zeros. */
+async function probe({ files, clock }: EngineContext, id: string, bytes: number): Promise<void> {
+  const piece = Uint8Array.from({ length: Math.min(bytes, 64 * 1024) }, (_, i) => Math.imul(i * i + i, 2_654_435_761) >>> 16)
+  async function* body(): AsyncGenerator<Uint8Array> {
+    for (let left = bytes; left > 0; left -= piece.length) yield piece.subarray(0, left)
+  }
+  await put(files, id, body(), { contentType: 'application/octet-stream', expiresAt: clock() })
+  await files.remove(id)
+}
 
 async function put(files: Files, ...file: Parameters<Files['put']>): Promise<FileFacts> {
   try {

@@ -60,7 +60,7 @@ export async function conclude(context: TaskContext, task: Task, made: RunOutcom
   const { code, retryable, keepsJob, details }: FailedRun = made.outcome === 'unavailable' ? UNAVAILABLE : made
   if (retryable && task.attempts < task.maxAttempts) {
     const readyAt = now + retryDelayMs(task.attempts, context.random())
-    return requeue(context, task, readyAt, { attempts: task.attempts, ...(!keepsJob && { job: null }) }, 'retrying')
+    return requeue(context, task, readyAt, { attempts: task.attempts, ...(!keepsJob && { job: null, jobEngine: null }) }, 'retrying')
   }
   const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code], ...(details && { details }) })
   return ending(context, task, ended)
@@ -176,7 +176,7 @@ async function requeue(
   context: Queueing,
   task: Task,
   readyAt: number,
-  facts: { attempts: number; job?: null },
+  facts: { attempts: number; job?: null; jobEngine?: null },
   outcome: 'retrying' | 'handed_back',
 ): Promise<Concluded> {
   const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', {

@@ -226,13 +226,15 @@ t.test('a length that a plugin measures in fractions is rounded up, and charged'
 t.test('a faulty engine charges nothing, and its messages are not published', async (t) => {
   const body = Buffer.from('x')
   const made = { outcome: 'made', body, contentType: 'image/png' }
-  const answers = [null, {}, { ...made, body: 'text' }, { ...made, contentType: 'text/html' }, { ...made, used: { Job: -1000 } }, { ...made, used: { Job: 0.5 } }, { ...made, used: { Job: NaN } }, { ...made, facts: { durationMs: -1 } }, { ...made, facts: { durationMs: '9' } }, { outcome: 'failed', code: 'nonsense' }]
+  const answers = [null, {}, { ...made, body: 'text' }, { ...made, contentType: 'text/html' }, { ...made, used: { Job: -1000 } }, { ...made, used: { Job: 0.5 } }, { ...made, used: { Job: NaN } }, { ...made, facts: { durationMs: -1 } }, { ...made, facts: { durationMs: '9' } }, { outcome: 'failed', code: 'nonsense' }, { outcome: 'failed', code: 'unsupported_input', input: '1' }]
   for (const answer of answers) {
     const engine = await opened({ run: async () => answer })
     t.match(await engine.run(image, control), { outcome: 'failed', code: 'internal', retryable: false, message: 'Something went wrong on our side.' }, JSON.stringify(answer))
   }
   const refusing = await opened({ run: async () => ({ outcome: 'failed', code: 'provider_error', retryable: true, retryAfterMs: 5000, message: 'Acme Models Inc. says no' }) })
   t.match(await refusing.run(image, control), { code: 'provider_error', retryable: true, retryAfterMs: 5000, message: 'The media could not be made.' })
+  const keeping = await opened({ run: async () => ({ outcome: 'failed', code: 'provider_timeout', retryable: true, input: 1, keepsJob: true }) })
+  t.match(await keeping.run(image, control), { code: 'provider_timeout', retryable: true, input: 1, keepsJob: true })
   const gift = await opened({ quote: () => ({ Job: -1000 }) })
   t.throws(() => gift.quote(image, LIMITS), /are no amounts/)
   for (const engine of [{ offers: {} }, { offers: { image: { formats: [] } } }, { run: 7 }]) await t.rejects(opened(engine), /offers must|run must/)

@@ -11,7 +11,7 @@ export const JOB_BUGS: Omit<Bug, 'scenario'>[] = [
   {
     name: 'the next attempt resumes the job that failed',
     file: 'src/tasks/run-outcome.ts', within: 60,
-    from: '{ attempts: task.attempts, ...(!keepsJob && { job: null }) }',
+    from: '{ attempts: task.attempts, ...(!keepsJob && { job: null, jobEngine: null }) }',
     to: '{ attempts: task.attempts }',
   },
   {

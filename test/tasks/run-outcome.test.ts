@@ -95,11 +95,11 @@ for (const [how, putBack] of Object.entries(PUT_BACK)) {
 }
 
 t.test('the next attempt resumes a job of which only the result is lacking, and no other', async (t) => {
-  for (const [kept, job] of [[{ keepsJob: true }, 'job-1'], [{}, null]] as const) {
+  for (const [kept, job, jobEngine] of [[{ keepsJob: true }, 'job-1', 'studio'], [{}, null, null]] as const) {
     const { store, context, first } = await running(t)
     await rememberJob(context, first, { job: 'job-1', jobEngine: 'studio' })
     t.match(await conclude(context, first, { outcome: 'failed', code: 'provider_error', retryable: true, ...kept }), { outcome: 'retrying' })
-    t.match(await store.task('acme', first.id), { state: 'queued', attempts: 1, job })
+    t.match(await store.task('acme', first.id), { state: 'queued', attempts: 1, job, jobEngine })
   }
 })
 

@@ -1,5 +1,7 @@
 /** Runs during which a backend is away: they are repeated, and cost no attempt. */
 import { rm } from 'node:fs/promises'
+import { mock } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
@@ -46,18 +48,18 @@ t.test('finished media are kept until the files backend takes them', async (t) =
 })
 
 /** Runs of an engine whose results are streams that may be read again until they are released. `persist` repeats a write so many times. */
-function streaming(files: Files, writes: number) {
+function streaming(files: Files, writes: number, one = task(1), words = ['one ', 'picture']) {
   const seen = { runs: 0, released: 0 }
   const offer = () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS }, formats: ['png'] })
-  const body = { [Symbol.asyncIterator]: async function* () { yield* [Buffer.from('one '), Buffer.from('picture')] } }
-  const run = async () => (seen.runs++, { outcome: 'made', body, release: async () => void seen.released++, contentType: 'image/png', facts: { width: 64, height: 64, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 5 } })
+  const body = { [Symbol.asyncIterator]: async function* () { yield* words.map((word) => Buffer.from(word)) } }
+  const run = async () => (seen.runs++, { outcome: 'made', body, bytes: words.join('').length, release: async () => void seen.released++, contentType: 'image/png', facts: { width: 64, height: 64, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 5 } })
   const persist = async <T>(write: () => Promise<T>) => {
     for (let left = writes - 1; left > 0; left--) await write().catch(() => {})
     return write()
   }
   const context = { files, engines: { offer, run }, clock: () => T0, log: {}, linkedFile: () => null, inputTimeoutMs: HOUR_MS, resultMs: HOUR_MS, persist } as unknown as EngineContext
   const job = (id: string | null) => ({ id, remember: async () => {} })
-  const ran = (id: string | null = null) => runEngine(context, task(1, { state: 'processing', input: SQUARE, epoch: 1 }), { signal: new AbortController().signal, progress: () => {}, job: job(id), idempotencyKey: '' })
+  const ran = (id: string | null = null) => runEngine(context, { ...one, state: 'processing', input: SQUARE, epoch: 1 }, { signal: new AbortController().signal, progress: () => {}, job: job(id), idempotencyKey: '' })
   return { seen, ran }
 }
 
@@ -79,6 +81,52 @@ t.test('while the files backend takes nothing, no run begins what would be paid 
   await t.rejects(ran('job-1'), Unavailable)
   t.equal(seen.runs, 2, 'the result of a job may be stored by now')
   t.match(await ran(), { outcome: 'made' })
+})
+
+t.test('a result that a full disk did not take is made again once its size fits, whatever smaller ones fit before', async (t) => {
+  const disk = await failing(t, {})
+  let room = 10
+  const put: Files['put'] = async (id, body, facts) => {
+    const bytes = Buffer.concat(body instanceof Uint8Array ? [body] : await Array.fromAsync(body))
+    if (bytes.length > room) throw new Unavailable('files', new Error('no space left'))
+    return disk.put(id, bytes, facts)
+  }
+  const { seen, ran } = streaming({ ...disk, put }, 1, task(7))
+  for (const _ of [1, 2]) await t.rejects(ran(), Unavailable)
+  t.equal(seen.runs, 1)
+  t.match(await streaming({ ...disk, put }, 1, task(8), ['small']).ran(), { outcome: 'made' }, 'another task')
+  await t.rejects(ran(), Unavailable)
+  t.equal(seen.runs, 1)
+  room = 11
+  t.match(await ran(), { outcome: 'made' })
+  t.same((await disk.list('', 9)).toSorted(), [`${task(7).id}-1`, `${task(8).id}-1`], 'what was tried is removed')
+})
+
+/** The times (ms) at which a run tries to store its result, whose every try fails with `error`. */
+async function triesToStore(t: Test, error: Error): Promise<number[]> {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+  let now = 0
+  const tries: number[] = []
+  const store = { moveTask: async () => null, task: async () => task(9, { state: 'completed', epoch: 2 }), renewTask: async () => 'ok' } as unknown as TaskContext['store']
+  const log = { info: () => {}, warn: () => {}, error: () => {} }
+  const tasks = { store, clock: () => now, random: () => 0, log } as unknown as TaskContext
+  const files = { put: async () => (tries.push(now), Promise.reject(error)) } as unknown as Files
+  const engines = { offer: () => ({ formats: ['png'], route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: async () => ({ outcome: 'made', body: Buffer.from('x'), contentType: 'image/png', used: { Job: 1000, Second: 0, Megapixel: 0 } }) }
+  const media = { ...tasks, files, engines, linkedFile: () => null, inputTimeoutMs: HOUR_MS, resultMs: HOUR_MS } as unknown as TaskRunContext['media']
+  const context = { tasks, media, leaseMs: 30_000, ran: () => {}, stopping: () => false, log: log as unknown as TaskRunContext['log'] }
+  const running = { ended: false }
+  void run(context, task(9, { state: 'processing', epoch: 1, input: SQUARE }), new AbortController()).finally(() => (running.ended = true))
+  for (; !running.ended && now < HOUR_MS; now += 500, mock.timers.tick(500)) for (let turn = 0; turn < 10; turn++) await nextTurn()
+  mock.timers.reset()
+  return tries
+}
+
+t.test('a result is stored again after growing pauses while a backend is away, for ten leases, and not after another error', async (t) => {
+  const tries = await triesToStore(t, new Unavailable('files', new Error('away')))
+  t.same(tries.slice(0, 7), [0, 500, 1500, 3500, 7500, 12_500, 17_500])
+  t.match(tries.at(-1), 302_500)
+  t.same(await triesToStore(t, new RangeError('as scripted')), [0])
 })
 
 t.test('a run whose source cannot be read for lack of the files backend is repeated, and costs no attempt', async (t) => {

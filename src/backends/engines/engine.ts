@@ -24,12 +24,14 @@ export type Input = {
 }
 
 /** One result. */
-export type Medium = Pick<Made, 'body' | 'release' | 'contentType' | 'facts'>
+export type Medium = Pick<Made, 'body' | 'bytes' | 'release' | 'contentType' | 'facts'>
 
 /** What was made. `used` is what it took, in the units of the price list; it is charged up to what was held. */
 export type Made = {
   outcome: 'made'
   body: Uint8Array | AsyncIterable<Uint8Array>
+  /** Of a `body` that is a stream, where it is known. */
+  bytes?: number
   /** Where it is there, `body` may be read again until this is called, once the result is stored or given up. */
   release?(): Promise<void>
   contentType: string
@@ -153,6 +155,11 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
     ...(details && { details }),
     ...(cause !== undefined && { cause }),
   }
+}
+
+/** The failure of a run that broke off: it keeps a job that has ended, whose result is paid for. */
+export function withJob(failure: NotMade, { job }: Pick<Run, 'job'>): NotMade {
+  return job.hasEnded ? { ...failure, keepsJob: true } : failure
 }
 
 /** Opens the backend on the file's routing table. Throws a `SettingsFileError` when the file is invalid. */
@@ -285,6 +292,6 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
       : answer
   } catch (cause) {
     if (signal.aborted) throw signal.reason
-    return timeout.aborted ? notMade('provider_timeout', true, cause) : notMade('internal', true, cause)
+    return withJob(notMade(timeout.aborted ? 'provider_timeout' : 'internal', true, cause), control)
   }
 }

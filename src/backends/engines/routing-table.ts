@@ -4,8 +4,8 @@ import { optionFaults, OPTION_KINDS } from '../../domain/media-generations.ts'
 import type { Control, Engine, EngineRequest, Offer, RouteState, Run } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 
-/** `resumeOnly`: the route has another engine by now, which begins the next job. */
-export type JobOfRun = Pick<Control['job'], 'id'> & { resumeOnly?: true; remember(id: string): Promise<void> }
+/** `resumeOnly`: the route has another engine by now, which begins the next job. `hasEnded`: set by the engine once only the result is to be fetched. */
+export type JobOfRun = Pick<Control['job'], 'id'> & { resumeOnly?: true; hasEnded?: true; remember(id: string): Promise<void> }
 
 type Opened = { setting: EngineSetting; engine: Engine }
 export type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
+import { openEngines, type Engine, type Engines } from '../../../src/backends/engines/engine.ts'
 import { DEFAULT_ENGINES, parseEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
 import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/media-generations.ts'
 import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent, USED } from '../../fakes/engine.ts'
@@ -232,6 +232,21 @@ t.test('a run that takes longer than its route allows is provider_timeout; one t
   await t.rejects(run, { message: 'canceled' })
   await t.rejects(engines.run(image, { ...control(), signal: AbortSignal.abort(new Error('early')) }), { message: 'early' })
   t.equal(fake.runs.length, 2)
+})
+
+t.test('a job that has ended is kept by a run that breaks off while its result is fetched, for the next attempt to fetch', async (t) => {
+  const fake = fakeEngine()
+  let ran: Engine['run'] = async () => Promise.reject(new Error('no space'))
+  const open: typeof fake.open = async (...entry) => ({
+    ...(await fake.open(...entry)),
+    run: (request, run) => ((run.job.hasEnded = true), ran(request, run)),
+  })
+  const engines = await openFakeEngines(t, { ...fake, open }, FAKE_ENGINES.replace('per: Job }', 'per: Job }, timeoutSeconds: 1'))
+  t.match(await engines.run(image, control()), { outcome: 'failed', code: 'internal', retryable: true, keepsJob: true })
+  const alive = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(alive))
+  ran = (_request, { signal }) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  t.match(await engines.run(image, control()), { outcome: 'failed', code: 'provider_timeout', retryable: true, keepsJob: true })
 })
 
 t.test('a changed file is applied: engines with the same entry stay open, others are opened and closed', async (t) => {

@@ -327,6 +327,22 @@ t.test('a canceled task cancels its prediction; an interrupted run leaves it', a
   }
 })
 
+t.test('a prediction that has ended is kept where its output cannot be fetched in time, or not be stored: it is paid for', async (t) => {
+  const { fake, engine } = await open(t)
+  const controller = new AbortController()
+  const late = new DOMException('late', 'TimeoutError')
+  fake.next('GET /delivery/*', (response) => void response.writeHead(200).write('half', () => controller.abort(late)))
+  const cut = run({ signal: controller.signal })
+  await t.rejects(engine.run(image, cut), late)
+  await engine.close()
+  t.match([cut.job, only(fake)], [{ hasEnded: true }, { status: 'succeeded' }])
+  const nowhere = fakeOutside({ scratchFolder: '/nowhere' })
+  const full = await replicateEngines(nowhere)('models', { baseUrl: fake.url, apiKey: REPLICATE_TOKEN, offers: ALL })
+  t.teardown(() => full.close())
+  fake.next('GET /delivery/*', sends(Buffer.alloc(2_000_000), 'image/png'))
+  t.match(await full.run(image, run()), { code: 'internal', retryable: true, keepsJob: true })
+})
+
 t.test('a run that is canceled while its input is uploaded creates nothing', async (t) => {
   const { fake, engine } = await open(t)
   const controller = new AbortController()

@@ -68,7 +68,7 @@ async function runIn(
     const { path, contentType, facts, used } = result
     const { size } = await stat(path)
     const { body, release } = openFile(await open(path, 'r'), size)
-    return { outcome: 'made', body, release, contentType, facts, used }
+    return { outcome: 'made', body, bytes: size, release, contentType, facts, used }
   } finally {
     await scratch.remove()
   }

@@ -90,7 +90,7 @@ async function follow<T>(
   jobs: Jobs<T>,
   id: string,
   first: JobStatus<T> | null,
-  { signal, progress }: Run,
+  { signal, progress, job }: Run,
   { clock, pause, random, background }: Around,
 ): Promise<Followed<T>> {
   let status = first ?? (await jobs.poll(id))
@@ -98,6 +98,7 @@ async function follow<T>(
   let answeredAt = clock()
   for (;;) {
     signal.throwIfAborted()
+    if (status.outcome === 'ended') job.hasEnded = true
     if (status.outcome === 'ended' || status.outcome === 'failed' || status.outcome === 'unknown') return status
     if (status.outcome === 'running') {
       answeredAt = clock()

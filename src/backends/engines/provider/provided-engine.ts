@@ -1,7 +1,7 @@
 /** The engine of a provider: a run ends as soon as it is aborted, and `close` waits for the work that its runs have left. */
 import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
 import { amountsAtMost } from '../../../domain/media-operations.ts'
-import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
+import { notMade, withJob, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api-requests.ts'
 import { faulty } from './failure.ts'
 import { orderedRequest, type Order } from './ordered-request.ts'
@@ -63,7 +63,7 @@ export function providedEngine(
         return await unlessAborted(making, run.signal)
       } catch (cause) {
         run.signal.throwIfAborted()
-        return notMade('internal', true, cause)
+        return withJob(notMade('internal', true, cause), run)
       }
     },
     close: () => (closing ??= close()),

@@ -152,6 +152,7 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
   return {
     outcome: 'made',
     body: content.body,
+    bytes: content.bytes,
     release: content.release,
     contentType,
     facts: { width, height, durationMs },
