@@ -10,15 +10,16 @@ const CHAT_STREAM = { status: 200, end: STREAM_END }
 const RESPONSE_STREAM = { status: 200, end: RESPONSE_END }
 /** A short answer, and a long one. */
 const [SHORT, LONG] = [bursts(20), bursts(300)]
-const [chatJson, chatStream]: [Workload, Workload] = [
+const [chatJson, chatStream, longChatStream]: [Workload, Workload, Workload] = [
   { name: 'chat, JSON', upstream: 'both', bytes: (key) => chatBytes(key, { stream: false }), expected: JSON_ANSWER },
   { name: 'chat, 20 tokens in bursts', upstream: 'both', bytes: (key) => chatBytes(key, { stream: true, mark: SHORT }), expected: CHAT_STREAM },
+  { name: 'chat, 300 tokens in bursts', upstream: 'both', bytes: (key) => chatBytes(key, { stream: true, mark: LONG }), expected: CHAT_STREAM },
 ]
 
 export const WORKLOADS: [Workload, ...Workload[]] = [
   chatJson,
   chatStream,
-  { name: 'chat, 300 tokens in bursts', upstream: 'both', bytes: (key) => chatBytes(key, { stream: true, mark: LONG }), expected: CHAT_STREAM },
+  longChatStream,
   { name: 'chat, 100 tokens one by one', upstream: 'both', bytes: (key) => chatBytes(key, { stream: true }), expected: CHAT_STREAM },
   { name: 'responses, JSON', upstream: 'both', bytes: (key) => responsesBytes(key, { stream: false }), expected: JSON_ANSWER },
   { name: 'responses, 20 tokens in bursts', upstream: 'both', bytes: (key) => responsesBytes(key, { stream: true, mark: SHORT }), expected: RESPONSE_STREAM },
@@ -32,5 +33,12 @@ export const WORKLOADS: [Workload, ...Workload[]] = [
     bytes: (key) => responsesBytes(key, { stream: true, mark: SHORT }),
     expected: RESPONSE_STREAM,
     compared: chatStream,
+  },
+  {
+    name: 'translated, 300 tokens in bursts',
+    upstream: 'chat',
+    bytes: (key) => responsesBytes(key, { stream: true, mark: LONG }),
+    expected: RESPONSE_STREAM,
+    compared: longChatStream,
   },
 ]

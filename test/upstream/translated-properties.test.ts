@@ -1,8 +1,12 @@
 /** Properties of translated streams over generated answers. A seed that fails is in the test's message. */
 import t from 'tap'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
+import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
+import { WIRES, type CodingRequest, type UpstreamCall, type WireName } from '../../src/upstream/wires/wire.ts'
 import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
-import { assembled, randomOf, rewrite, callOf, whole } from './translation.ts'
+import { assembled, callOf, openRequestIds, randomOf, rewrite, TOOLS, whole } from './translation.ts'
 
 type Call = { name: string; text: string }
 type Answer = { reasoning: string; content: string; calls: Call[]; cut: boolean }
@@ -95,4 +99,56 @@ t.test('a stream that is translated twice is the answer that the model gave', as
     t.same(got, answer, `seed ${seed}`)
     t.equal(built.usage.total_tokens, USAGE.total_tokens, `seed ${seed}`)
   }
+})
+
+const HI = [{ role: 'user', content: 'Hi' }]
+const STOP = ['</s>']
+
+/** A request of each wire, with a stop sequence where the wire has them. */
+const REQUESTS: Record<WireName, (stop: string[]) => CodingRequest> = {
+  chat: (stop) => readChatRequest({ model: 'svc-code', messages: HI, stream: true, stream_options: { include_usage: true }, stop }, new Set()),
+  responses: () => readResponsesRequest({ model: 'svc-code', input: 'Hi', stream: true, tools: TOOLS }, new Set()),
+  messages: (stop) =>
+    readMessagesRequest({ model: 'svc-code', max_tokens: 100, messages: HI, stream: true, stop_sequences: stop, thinking: { type: 'enabled', budget_tokens: 2000 } }, new Set(), {
+      betas: [],
+      promptTokens: () => 9,
+    }),
+}
+
+/** Ids are numbered, so that two translations of one stream are equal. */
+const callBetween = (client: WireName, upstream: WireName, stop: string[]): UpstreamCall => REQUESTS[client](stop).call(100, openRequestIds(), () => 1000, [upstream])
+
+/** Templates of an upstream that never learns any: each of its events is parsed. */
+const unlearned = () => ({ get: () => Object.assign([], { unshift: () => 0 }), set: () => {} }) as unknown as Map<string, unknown[]>
+
+/** The same chunks with what some servers send beside a text. */
+function embellished(stream: string, seed: number): string {
+  return stream.replaceAll(/^data: (\{[^\n]*)$/gm, (line: string, json: string) => {
+    const value: Loose = JSON.parse(json)
+    const [choice] = value.choices
+    if (!choice) return line
+    const { content, reasoning } = choice.delta
+    if (reasoning && seed % 3 === 0) choice.delta.reasoning_content = `${reasoning}!`
+    if (reasoning && seed % 3 === 1) choice.delta.reasoning_details = [{ type: 'reasoning.text', text: 'kept' }]
+    if (content && seed % 4 === 0) choice.logprobs = { content: [{ token: 'kept', logprob: -1, bytes: null, top_logprobs: [] }], refusal: null }
+    return `data: ${JSON.stringify(value)}`
+  })
+}
+
+t.test('a stream is translated to the same bytes by templates, whoever taught them, as by parsing each event', async (t) => {
+  const learned = new Map(WIRES.map((wire) => [wire, new Map<string, unknown[]>()]))
+  for (let seed = 1; seed <= 60; seed++) {
+    const chat = embellished(generate(seed).stream, seed)
+    const texts = { chat, responses: rewrite(callBetween('responses', 'chat', []).openRewriter(unlearned()), [Buffer.from(chat)]), messages: '' }
+    texts.messages = rewrite(callBetween('messages', 'responses', []).openRewriter(unlearned()), [Buffer.from(texts.responses)])
+    for (const client of WIRES) {
+      for (const upstream of WIRES) {
+        for (const stop of [[], STOP]) {
+          const [byParsing, byTemplates] = [unlearned(), learned.get(upstream)].map((sets) => rewrite(callBetween(client, upstream, stop).openRewriter(sets), [Buffer.from(texts[upstream])]))
+          t.equal(byTemplates, byParsing, `seed ${seed}, ${client} over ${upstream}, stop ${stop.join()}`)
+        }
+      }
+    }
+  }
+  for (const [wire, sets] of learned) t.equal(sets.size >= 3, true, `templates of ${wire}: ${[...sets.keys()].join()}`)
 })

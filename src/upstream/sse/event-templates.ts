@@ -26,10 +26,10 @@ export type EventTemplates<F> = {
   /** The rewritten event, or null when it matches no template. */
   rewrite(raw: string): string | null
   /**
-   * Makes a template of an event that was just parsed. `rebuild` is called with the same event, marks in its placeholders, and must use these ids and
-   * `OWN_MARKS` for the values of the stream; null when the event cannot be a template.
+   * Makes a template of an event that was just parsed, unless there is one with these very facts. `rebuild` is called with the same event, marks in
+   * its placeholders, and must use these ids and `OWN_MARKS` for the values of the stream; null when the event cannot be a template.
    */
-  learn(raw: string, parsed: unknown, facts: F, rebuild: (event: unknown, ids: Ids) => unknown): void
+  learn(raw: string, parsed: unknown, placeholders: readonly Placeholder[], facts: F, rebuild: (event: unknown, ids: Ids) => unknown): void
 }
 
 /** The templates of one upstream, by the shape of the client's stream. */
@@ -44,12 +44,7 @@ const MAX_LEARNED = 16
 const MAX_LENGTH = 4096
 
 /** `shape`: of the client's stream, where it decides the result. */
-export function openEventTemplates<F>(
-  sets: TemplateSets,
-  shape: string,
-  placeholders: readonly Placeholder[],
-  stream: TemplateStream<F>,
-): EventTemplates<F> {
+export function openEventTemplates<F>(sets: TemplateSets, shape: string, stream: TemplateStream<F>): EventTemplates<F> {
   const templates = (sets.get(shape) ?? []) as Template<F>[]
   if (templates.length === 0) sets.set(shape, templates)
   let learned = 0
@@ -100,14 +95,14 @@ export function openEventTemplates<F>(
       for (let n = 0; n < templates.length; n++) {
         const template = templates[n] as Template<F>
         if (!matches(template, raw)) continue
-        if (!stream.accept(template.facts)) return null
+        if (!stream.accept(template.facts)) continue
         if (n > 0) templates.unshift(...templates.splice(n, 1))
         return fill(template, raw)
       }
       return null
     },
-    learn(raw, parsed, facts, rebuild) {
-      if (learned >= MAX_LEARNED) return
+    learn(raw, parsed, placeholders, facts, rebuild) {
+      if (learned >= MAX_LEARNED || templates.some((known) => known.facts === facts && matches(known, raw))) return
       learned++
       const template = templateOf(raw, parsed, placeholders, rebuild)
       if (!template || template.raw.join('').length > MAX_LENGTH) return

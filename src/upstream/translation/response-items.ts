@@ -27,8 +27,7 @@ export type ResponseItem = {
 export type ResponseCall = {
   /** Sends a part of the arguments. The input of a custom tool is one JSON string in them: it is sent when it is complete. */
   delta(json: string): void
-  /** Ends the call, whose whole arguments these are. */
-  end(status: ItemStatus, given: string): void
+  end(status: ItemStatus): void
 }
 
 export type ResponseItems = {
@@ -36,6 +35,8 @@ export type ResponseItems = {
   items: Members[]
   /** Counts a text of the answer, and returns it. Throws `BadAnswer` for too much output. */
   counted(text: string): string
+  /** Adds a text to where the last one went, without an event. Throws `BadAnswer` for too much output. */
+  grow(text: string): void
   /** Adds an item. One with `content` gets the parts that are added to it. */
   add(members: Members): ResponseItem
   /** Adds a call of the client's tool for a function's name. `idOf` returns the id of the item for its prefix. */
@@ -45,6 +46,13 @@ export type ResponseItems = {
 export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
   const items: Members[] = []
   let length = 0
+  let growLast = (_text: string): void => {}
+
+  function counted(text: string): string {
+    length += text.length
+    if (length > MAX_OUTPUT_LENGTH) throw new BadAnswer('the answer is too large')
+    return text
+  }
 
   function added(item: Members): ResponseItem & { place: Members } {
     const index = items.length
@@ -65,6 +73,12 @@ export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
       return part
     }
 
+    function growPart(text: string): void {
+      const part = content.at(-1)
+      const name = memberOf(part?.['type'])
+      if (part) part[name] = String(part[name]) + text
+    }
+
     function endPart(): void {
       const part = content.at(-1)
       if (!part) return
@@ -79,7 +93,8 @@ export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
       text(type, delta, logprobs = []) {
         const part = partOf(type)
         if (delta === '') return
-        part[memberOf(type)] = String(part[memberOf(type)]) + delta
+        growLast = growPart
+        growPart(delta)
         for (const token of logprobs) (part['logprobs'] as Members[]).push(token)
         emit({ type: `response.${type}.delta`, ...at(), delta, ...(type === 'output_text' ? { logprobs } : {}) })
       },
@@ -100,11 +115,8 @@ export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
   return {
     items,
     add: added,
-    counted(text) {
-      length += text.length
-      if (length > MAX_OUTPUT_LENGTH) throw new BadAnswer('the answer is too large')
-      return text
-    },
+    counted,
+    grow: (text) => growLast(counted(text)),
     call(functionName, callId, idOf) {
       const { name, namespace, custom } = tools.clientTool(functionName)
       const [type, member, events] = custom
@@ -113,11 +125,15 @@ export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
       const named = { call_id: callId, name, ...(namespace === null ? {} : { namespace }) }
       const item = added({ id: idOf(custom ? 'ctc_' : 'fc_'), type, status: 'in_progress', ...named, [member]: '' })
       const send = (delta: string) => emit({ type: `response.${events}.delta`, ...item.place, delta })
+      let given = ''
+      const growCall = (json: string) => void (given += json)
       return {
         delta(json) {
+          growLast = growCall
+          growCall(json)
           if (!custom && json !== '') send(json)
         },
-        end(status, given) {
+        end(status) {
           const text = custom ? customInput(given) : given
           if (custom) send(text)
           emit({ type: `response.${events}.done`, ...item.place, ...(custom ? {} : { name }), [member]: text })
@@ -128,4 +144,4 @@ export function openResponseItems(tools: ChatTools, emit: Emit): ResponseItems {
   }
 }
 
-const memberOf = (type: PartType) => (type === 'refusal' ? 'refusal' : 'text')
+const memberOf = (type: unknown) => (type === 'refusal' ? 'refusal' : 'text')

@@ -12,12 +12,15 @@ import { endsText, failureIn, FAILED, FAILED_STATUSES } from '../../wires/respon
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { OWN_MARKS } from '../../sse/event-template.ts'
+import type { TemplateSets } from '../../sse/event-templates.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import { openChatDeltas, type EmitDelta } from './chat-deltas.ts'
 import { responsesBody } from './responses-body.ts'
 import { hasFunctions } from './responses-tools.ts'
+import { openContinuedText } from '../continued-text.ts'
 import { openStopFilter, stopSequences } from '../stop-sequences.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
@@ -73,7 +76,7 @@ const limitOf = ({ perChoice }: ChatRequest, cap: number) => (perChoice === null
 
 function answerIn({ body, options }: ChatRequest, ids: Ids, now: () => number): ResponsesAnswer {
   const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
-  return { openRewriter: () => openResponsesAsChat(context), rewriteJson: (value) => completionAnswer(value, context) }
+  return { openRewriter: (templates) => openResponsesAsChat(context, templates), rewriteJson: (value) => completionAnswer(value, context) }
 }
 
 /** The finish reason for the status of a response. */
@@ -168,12 +171,13 @@ function legacyCall(delta: Members): Members {
   return call && (call['index'] ?? 0) === 0 && isMembers(call['function']) ? { function_call: call['function'] } : {}
 }
 
-function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context): StreamRewriter {
+function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context, sets: TemplateSets = new Map()): StreamRewriter {
   const meter = openMeter()
   let head: CompletionHead | null = null
   let tier: Members = {}
   let usage: unknown = null
   let written: RewriterOutput | null = null
+  let became: Members[] = []
   /** Whether the finish reason was written. */
   let isClosed = false
 
@@ -181,15 +185,33 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
   const ending = openStop(stop, (delta, logprobs) => {
     const given = legacy ? { ...delta, ...legacyCall(delta) } : delta
     if (legacy) delete given['tool_calls']
-    if (head && Object.keys(given).length > 0) written?.write(chatEvent(chunkOf(head, choice(given, logprobs, null), includeUsage, tier)))
+    if (!head || Object.keys(given).length === 0) return
+    const chunk = chunkOf(head, choice(given, logprobs, null), includeUsage, tier)
+    became.push(chunk)
+    written?.write(chatEvent(chunk))
   })
   const deltas = openChatDeltas(ids, meter, ending.emit)
+  const continued = openContinuedText(sets, 'responses', 'chat', {
+    head: () => 'data: ',
+    mark: (chunk) => ({ ...chunk, id: OWN_MARKS.id, created: OWN_MARKS.created }),
+    own: (name) => JSON.stringify(name === 'id' ? head?.id : head?.created),
+    grow: meter.addEscaped,
+  })
 
   const rewriter = openStreamRewriter((data, name, to) => {
+    const rewritten = continued.rewrite(data)
+    if (rewritten !== null) return to.write(rewritten)
     written = to
     if (data === '[DONE]') return
+    became = []
     const event: unknown = JSON.parse(textOf(data))
     if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    read(event, name, to)
+    // Of a text in which stop sequences are looked for, parts are held back.
+    if (stop.length === 0) continued.parsed(data, event, became)
+  })
+
+  function read(event: Members, name: string, to: RewriterOutput): void {
     const type = typeof event['type'] === 'string' ? event['type'] : name
     const response = isMembers(event['response']) ? event['response'] : {}
     if (readUsage(response['usage'])) usage = response['usage']
@@ -206,7 +228,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
       if (!includeUsage) to.write(DONE)
     }
     to.readOn(type.endsWith('.delta') ? String(event['delta']).length : 0)
-  })
+  }
 
   function begin(response: Members, to: RewriterOutput): void {
     head = completionHead(ids, now())

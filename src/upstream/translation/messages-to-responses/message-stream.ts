@@ -3,11 +3,13 @@ import { messageErrorBody } from '../../../http/message-errors.ts'
 import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Phase, StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import type { TemplateSets } from '../../sse/event-templates.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage } from '../../usage/reported-usage.ts'
+import { openContinuedText } from '../continued-text.ts'
 import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
 import { openContentBlocks } from './content-blocks.ts'
-import { endEvents, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
+import { endEvents, DELTA_HEAD, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
 import { messageUsage } from '../../wires/messages/message-usage.ts'
 import { blocksOf, stopOf, toolUseOf, type MessageContext } from './message-content.ts'
 import { signatureOf } from './thinking-signature.ts'
@@ -20,20 +22,39 @@ const THOUGHTS: Record<string, string> = {
 const TEXTS = ['response.output_text.delta', 'response.refusal.delta']
 
 /** Rewrites what `responses` gives: the stream of a Responses client for the same request. */
-export function openMessageStream(responses: StreamRewriter, context: MessageContext): StreamRewriter {
+export function openMessageStream(responses: StreamRewriter, context: MessageContext, sets: TemplateSets = new Map()): StreamRewriter {
   const filters = new Map<string, StopFilter>()
   const thoughts = new Map<string, { type: string; part: unknown }>()
   let written: RewriterOutput | null = null
   let stopped: Stop | null = null
   let begun = false
   let ended = false
-  const emit = (event: Members) => written?.write(messageEvent(event))
+  let became: Members[] = []
+  const emit = (event: Members) => {
+    became.push(event)
+    written?.write(messageEvent(event))
+  }
   const blocks = openContentBlocks(emit)
+  const continued = openContinuedText(sets, 'responses', 'messages', {
+    head: () => DELTA_HEAD,
+    mark: (event) => event,
+    own: () => '',
+    grow: () => {},
+  })
 
   const rewriter = openStreamRewriter((data, _name, to) => {
+    const rewritten = continued.rewrite(data)
+    if (rewritten !== null) return to.write(rewritten)
     written = to
+    became = []
     const event: unknown = JSON.parse(textOf(data))
     if (!isMembers(event)) return
+    read(event, to)
+    // Of a text in which stop sequences are looked for, parts are held back.
+    if (context.stopSequences.length === 0) continued.parsed(data, event, became)
+  })
+
+  function read(event: Members, to: RewriterOutput): void {
     const type = String(event['type'])
     if (isMembers(event['response'])) return whole(type, event['response'])
     if (stopped) return to.readOn(type.endsWith('.delta') ? String(event['delta']).length : 0)
@@ -49,7 +70,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     // Even where nothing was written since the last event, the exchange must learn that it waits for the usage alone.
     emit({ type: 'ping' })
     to.readOn(0)
-  })
+  }
 
   function begin(key: string, item: Members): void {
     if (item['type'] === 'function_call') blocks.open(key, toolUseOf(item))

@@ -10,7 +10,7 @@ import { contentOf, type MessageContext } from './message-content.ts'
 export function answeringMessages(call: UpstreamCall, context: MessageContext): UpstreamCall {
   return {
     ...call,
-    openRewriter: (templates) => openMessageStream(call.openRewriter(templates), context),
+    openRewriter: (templates) => openMessageStream(call.openRewriter(templates), context, templates),
     rewriteJson: (value) => messageAnswer(call.rewriteJson(value), context),
     isTranslation: true,
     translated: call.translated && answeringMessages(call.translated, context),

@@ -10,7 +10,8 @@ type Call = {
   /** The upstream's id, '' while it is unknown. */
   id: string
   name: string
-  given: string
+  /** The fragments that came before the name. */
+  early: string
   /** Null until the name is known. */
   opened: ResponseCall | null
   extra: unknown
@@ -24,7 +25,7 @@ export function openCalls(output: ResponseItems, ids: Ids) {
   function callFor(index: unknown, id: string, name: string): Call {
     const known = byIndex.get(index)
     if (known && !isOtherCall({ id: known.id, named: known.name !== '' }, id, name)) return known
-    const call: Call = { id, name: '', given: '', opened: null, extra: undefined }
+    const call: Call = { id, name: '', early: '', opened: null, extra: undefined }
     byIndex.set(index, call)
     calls.push(call)
     return call
@@ -40,18 +41,17 @@ export function openCalls(output: ResponseItems, ids: Ids) {
       call.id ||= id
       call.extra ??= delta['extra_content']
       const text = String(argumentsText(called['arguments'], ids) ?? '')
-      call.given += text
+      if (!call.opened) call.early += text
       const named = !call.opened && name !== ''
       if (named) {
         call.name = name
         call.opened = output.call(name, call.id === '' ? ids.fresh('call_') : sealCallId(call.id, call.extra, ids), ids.fresh)
       }
-      // Fragments that came before the name are sent with it.
-      call.opened?.delta(named ? call.given : text)
+      call.opened?.delta(named ? call.early : text)
       return named ? [call.name, text] : [text]
     },
     end(status: ItemStatus): void {
-      for (const { opened, given } of calls) opened?.end(status, given)
+      for (const { opened } of calls) opened?.end(status)
     },
   }
 }

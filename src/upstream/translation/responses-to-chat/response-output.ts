@@ -5,10 +5,10 @@ import { sealReasoning } from '../../wires/sealed-members.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
 import type { ChatTools } from './chat-tools.ts'
 import { flatAnnotations, responseLogprobs } from '../annotations.ts'
-import { openResponseItems, type Emit, type ItemStatus, type ResponseItem } from '../response-items.ts'
+import { openResponseItems, type Emit, type ItemStatus, type ResponseItem, type ResponseItems } from '../response-items.ts'
 import { openCalls } from './response-calls.ts'
 
-export type ResponseOutput = {
+export type ResponseOutput = Pick<ResponseItems, 'grow'> & {
   /** Adds the `delta` or `message` of a choice, with the choice's `logprobs`. Throws `BadAnswer` for too much output. */
   add(delta: Members, logprobs: unknown): void
   /** Ends all items; `incomplete` is the status of those that the cut-off may have hit. */
@@ -55,6 +55,7 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
 
   return {
     items: output.items,
+    grow: output.grow,
     add(delta, logprobs) {
       const [member, thought] = reasoningIn(delta)
       const details = delta['reasoning_details']

@@ -14,15 +14,18 @@ import {
   type ResponseHead,
   type Status,
 } from '../../wires/responses/response-object.ts'
-import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
+import { eventHead, FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { OWN_MARKS } from '../../sse/event-template.ts'
+import type { TemplateSets } from '../../sse/event-templates.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { chatMessages } from './chat-messages.ts'
 import { chatToolMembers, chatTools, toolsOf, type ChatTools } from './chat-tools.ts'
+import { openContinuedText, textOfSlice } from '../continued-text.ts'
 import { openResponseOutput } from './response-output.ts'
 import { refuseLostTools } from '../lost-tools.ts'
 import { addShared } from '../shared-members.ts'
@@ -48,7 +51,7 @@ export function responsesToChat(
     wire: 'chat',
     stream,
     ...bodyWriter('chat', sent, 'max_completion_tokens', limit, false),
-    openRewriter: () => openChatAsResponses(context),
+    openRewriter: (templates) => openChatAsResponses(context, templates),
     rewriteJson: (value) => responseAnswer(value, context),
     isTranslation: true,
     translated: null,
@@ -125,7 +128,7 @@ const headOf = ({ ids, now }: Context): ResponseHead => responseHead(null, ids, 
 
 const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })
 
-function openChatAsResponses(context: Context): StreamRewriter {
+function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): StreamRewriter {
   const { ids, repeated, tools } = context
   const meter = openMeter()
   let sequence = 0
@@ -136,11 +139,27 @@ function openChatAsResponses(context: Context): StreamRewriter {
   let written: RewriterOutput | null = null
   let terminalEvent: (estimate: Usage) => string = () => ''
   const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
-  const output = openResponseOutput(tools, ids, meter, (event) => written?.write(numbered(event)))
+  let became: Members[] = []
+  const output = openResponseOutput(tools, ids, meter, (event) => {
+    became.push(event)
+    written?.write(numbered(event))
+  })
+  const continued = openContinuedText(sets, 'chat', 'responses', {
+    head: eventHead,
+    mark: (event) => ({ ...event, item_id: OWN_MARKS.id, sequence_number: OWN_MARKS.sequence }),
+    own: (name) => (name === 'sequence' ? String(sequence++) : JSON.stringify(became[0]?.['item_id'])),
+    grow(slice) {
+      meter.addEscaped(slice)
+      output.grow(textOfSlice(slice))
+    },
+  })
 
   const rewriter = openStreamRewriter((data, _name, to) => {
+    const rewritten = continued.rewrite(data)
+    if (rewritten !== null) return to.write(rewritten)
     written = to
     if (data === '[DONE]') return finish(to)
+    became = []
     const chunk: unknown = JSON.parse(textOf(data))
     if (!isMembers(chunk)) throw new BadAnswer('a chunk is not an object')
     const failure = chatErrorIn(chunk)
@@ -148,6 +167,7 @@ function openChatAsResponses(context: Context): StreamRewriter {
     usage = usageIn(chunk) ?? usage
     if (typeof chunk['service_tier'] === 'string') tier = tierOf(chunk)
     for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : []) if (isMembers(choice)) add(choice, to)
+    continued.parsed(data, chunk, became)
   })
 
   function add(choice: Members, to: RewriterOutput): void {

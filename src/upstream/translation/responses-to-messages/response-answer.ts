@@ -1,11 +1,14 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import { inclusiveUsage, openStreamUsage } from '../../wires/messages/message-usage.ts'
-import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
+import { eventHead, FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
+import { OWN_MARKS } from '../../sse/event-template.ts'
+import type { TemplateSets } from '../../sse/event-templates.ts'
 import { textOf } from '../../sse/sse-parser.ts'
 import { readUsage } from '../../usage/reported-usage.ts'
+import { openContinuedText, textOfSlice } from '../continued-text.ts'
 import type { ChatTools } from '../responses-to-chat/chat-tools.ts'
 import { openResponseBlocks, type ResponseBlocks } from './response-blocks.ts'
 
@@ -34,13 +37,24 @@ function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usag
 }
 
 /** Passes the stream on to the rewriter of a Responses stream, event by event. */
-export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools): StreamRewriter {
+export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools, sets: TemplateSets = new Map()): StreamRewriter {
   let rewritten = ''
-  const emit = (event: Members) => (rewritten += responses.push(Buffer.from(responseEvent(event), 'latin1')))
+  let became: Members[] = []
+  const pass = (bytes: string) => (rewritten += responses.push(Buffer.from(bytes, 'latin1')))
+  const emit = (event: Members) => {
+    became.push(event)
+    pass(responseEvent(event))
+  }
   let blocks: ResponseBlocks | null = null
   let id: unknown = null
   let reason: unknown = null
   const usage = openStreamUsage()
+  const continued = openContinuedText(sets, 'messages', 'responses', {
+    head: eventHead,
+    mark: (event) => ({ ...event, item_id: OWN_MARKS.id }),
+    own: () => JSON.stringify(became[0]?.['item_id']),
+    grow: (slice) => blocks?.grow(textOfSlice(slice)),
+  })
 
   function begin(message: Members): ResponseBlocks {
     id = message['id']
@@ -67,13 +81,21 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
     }
   }
 
-  const rewriter = openStreamRewriter((data, name, output) => {
-    if (data === '[DONE]') return
+  function parse(data: string, name: string): void {
     const event: unknown = JSON.parse(textOf(data))
     if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    became = []
+    read(event, event['type'] ?? (name === '' ? undefined : name))
+    continued.parsed(data, event, became)
+  }
+
+  const rewriter = openStreamRewriter((data, name, output) => {
+    if (data === '[DONE]') return
     rewritten = ''
     try {
-      read(event, event['type'] ?? (name === '' ? undefined : name))
+      const translated = continued.rewrite(data)
+      if (translated === null) parse(data, name)
+      else pass(translated)
     } finally {
       output.write(rewritten)
     }

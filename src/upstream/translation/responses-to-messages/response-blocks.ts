@@ -2,9 +2,9 @@
 import { ownText, type Members } from '../../wires/allowlist.ts'
 import { sealThinking } from '../../wires/messages/sealed-thinking.ts'
 import type { ChatTools } from '../responses-to-chat/chat-tools.ts'
-import { openResponseItems, type Emit } from '../response-items.ts'
+import { openResponseItems, type Emit, type ResponseItems } from '../response-items.ts'
 
-export type ResponseBlocks = {
+export type ResponseBlocks = Pick<ResponseItems, 'grow'> & {
   start(index: unknown, block: Members): void
   /** Throws `BadAnswer` for too much output. */
   delta(index: unknown, delta: Members): void
@@ -18,7 +18,7 @@ type Block = { delta(delta: Members): void; stop(): void }
 /** `prefix`: begins the ids of items. */
 export function openResponseBlocks(prefix: string, tools: ChatTools, emit: Emit): ResponseBlocks {
   const output = openResponseItems(tools, emit)
-  const { counted } = output
+  const { counted, grow } = output
   const open = new Map<unknown, Block>()
   const idOf = () => `${prefix}_${output.items.length}`
   const add = (type: string, members: Members) => output.add({ id: idOf(), type, status: 'in_progress', ...members })
@@ -57,16 +57,16 @@ export function openResponseBlocks(prefix: string, tools: ChatTools, emit: Emit)
   function toolBlock(block: Members): Block {
     const callId = ownText(block, 'id') || `${prefix}_call_${output.items.length}`
     const call = output.call(ownText(block, 'name'), callId, idOf)
-    let given = ''
+    let isEmpty = true
     return {
       delta(delta) {
         const json = counted(ownText(delta, 'partial_json'))
-        given += json
+        isEmpty &&= json === ''
         call.delta(json)
       },
       stop() {
-        if (given === '') call.delta((given = counted(JSON.stringify(block['input'] ?? {}))))
-        call.end('completed', given)
+        if (isEmpty) call.delta(counted(JSON.stringify(block['input'] ?? {})))
+        call.end('completed')
       },
     }
   }
@@ -94,6 +94,7 @@ export function openResponseBlocks(prefix: string, tools: ChatTools, emit: Emit)
   }
 
   return {
+    grow,
     start,
     stop,
     delta(index, delta) {

@@ -22,7 +22,7 @@ export function responsesToMessages(
     wire: 'messages',
     stream,
     ...bodyWriter('messages', sent, 'max_tokens', limit, true),
-    openRewriter: (templates) => openMessagesRewriter(answer.openRewriter(templates), tools),
+    openRewriter: (templates) => openMessagesRewriter(answer.openRewriter(templates), tools, templates),
     rewriteJson: (value) => answer.rewriteJson(responseFor(value, tools)),
     isTranslation: true,
     translated: null,

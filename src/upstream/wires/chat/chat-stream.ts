@@ -84,7 +84,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
   const fragments = openToolCallFragments(ids)
   let head: CompletionHead | null = null
   let usage: unknown = null
-  const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', PLACEHOLDERS, {
+  const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', {
     accept(facts) {
       if (!facts.choices.every(({ index, calls }) => choices.has(index) && calls.every((call) => fragments.isUnchanged(index, call))))
         return false
@@ -142,7 +142,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
 
   function learn(data: string, event: Members, states: ChoiceState[]): void {
     const facts: ChunkFacts = { choices: states, texts: [] }
-    templates.learn(data, event, facts, (marked, markingIds) => {
+    templates.learn(data, event, PLACEHOLDERS, facts, (marked, markingIds) => {
       const chunk = cleanChunk(marked as Members, markingIds, OWN_HEAD, includeUsage)
       const cleaned = (chunk?.['choices'] ?? []) as Members[]
       for (const choice of cleaned) {

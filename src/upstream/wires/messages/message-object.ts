@@ -41,6 +41,9 @@ export function stopMembers(stop: Stop | null): Members {
   }
 }
 
+/** What stands before the JSON of a delta. */
+export const DELTA_HEAD = 'event: content_block_delta\ndata: '
+
 /** One event as bytes. */
 export function messageEvent(event: Members): string {
   return `event: ${String(event['type'])}\ndata: ${bytesOf(JSON.stringify(event))}\n\n`

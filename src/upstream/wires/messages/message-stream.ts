@@ -12,12 +12,11 @@ import type { Ids } from '../encrypted-ids.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
 import { blockDelta, contextMembers, stopOf } from './message-allowed-members.ts'
 import { openMessageBlocks } from './message-blocks.ts'
-import { endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
+import { DELTA_HEAD, endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
 import { cleanUsage, messageUsage, openStreamUsage } from './message-usage.ts'
 
 const text = (name: string): Placeholder => ({ path: ['delta', name], kind: 'text', forwarded: true, metered: true })
 const PLACEHOLDERS: readonly Placeholder[] = [text('text'), text('thinking'), text('partial_json')]
-const HEAD = 'event: content_block_delta\ndata: '
 
 /** The block of a delta. */
 type DeltaFacts = { key: unknown; type: string; index: number }
@@ -35,11 +34,11 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
   const emit = (event: Members) => output?.write(messageEvent(event))
   const blocks = openMessageBlocks(ids, meter, emit)
   const isPlain = ({ key, type, index }: DeltaFacts) => blocks.openIndex(key, type) === index
-  const templates = openEventTemplates<DeltaFacts>(sets, 'messages', PLACEHOLDERS, {
+  const templates = openEventTemplates<DeltaFacts>(sets, 'messages', {
     accept: isPlain,
     meter: meter.addEscaped,
     own: () => '',
-    head: () => HEAD,
+    head: () => DELTA_HEAD,
     ids,
   })
 
@@ -90,7 +89,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     }
     blocks.delta(event['index'], given)
     if (!isPlain(facts)) return
-    templates.learn(data, event, facts, (marked, markingIds) => ({
+    templates.learn(data, event, PLACEHOLDERS, facts, (marked, markingIds) => ({
       type: 'content_block_delta',
       index: facts.index,
       delta: blockDelta((marked as Members)['delta'], markingIds),

@@ -55,14 +55,14 @@ const cleanMembers = object(eventMembers)
 const TYPE_AT = '{"type":"'.length
 
 /** What stands before the JSON of an event, whose first member must be `type`. */
-function headOf(json: string): string {
+export function eventHead(json: string): string {
   return `event: ${json.slice(TYPE_AT, json.indexOf('"', TYPE_AT))}\ndata: `
 }
 
 /** Formats an event of any members; `type` must be the first. */
 export function responseEvent(event: Members): string {
   const json = bytesOf(JSON.stringify(event))
-  return `${headOf(json)}${json}\n\n`
+  return `${eventHead(json)}${json}\n\n`
 }
 
 /** `templates`: of the upstream. */
@@ -77,11 +77,11 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   let head: ResponseHead | null = null
   let usage: unknown = null
   let terminalEvent: (estimate: Usage) => string = () => ''
-  const templates = openEventTemplates<IndexedEvent>(sets, 'responses', PLACEHOLDERS, {
+  const templates = openEventTemplates<IndexedEvent>(sets, 'responses', {
     accept: indexes.areUnchanged,
     meter: meter.addEscaped,
     own: () => String(sequence++),
-    head: headOf,
+    head: eventHead,
     ids,
   })
   const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
@@ -114,7 +114,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     meterEvent(cleaned)
     output.write(numbered(cleaned))
     if (isDelta(event) && typeof event['item_id'] === 'string' && indexes.areUnchanged(event))
-      templates.learn(data, event, indexesOf(event), (marked, markingIds) => ({
+      templates.learn(data, event, PLACEHOLDERS, indexesOf(event), (marked, markingIds) => ({
         ...cleanEvent(marked as Members, kind, markingIds),
         sequence_number: OWN_MARKS.sequence,
       }))

@@ -1,0 +1,147 @@
+/**
+ * Translates events that only continue the text of the event before, without parsing them: by the templates of `sse/event-templates.ts`. Such an
+ * event equals the one before it in all but its text and what the client does not get, and that one became a single event with that text.
+ * Whatever else it did to the state of the translation, it has done already.
+ */
+import type { Placeholder } from '../sse/event-template.ts'
+import { openEventTemplates, type TemplateSets, type TemplateStream } from '../sse/event-templates.ts'
+import { textOf } from '../sse/sse-parser.ts'
+import { isMembers, type Members } from '../wires/allowlist.ts'
+import type { WireName } from '../wires/wire.ts'
+
+type Path = Placeholder['path']
+
+export type ContinuedText = {
+  /** What the event becomes, or null for one that must be parsed. */
+  rewrite(raw: string): string | null
+  /** Learns from an event that was parsed, and from what it became. */
+  parsed(raw: string, event: Members, became: readonly Members[]): void
+}
+
+export type ContinuedStream = Pick<TemplateStream<string>, 'own' | 'head'> & {
+  /** An event with `OWN_MARKS` for the values of the stream. */
+  mark(event: Members): Members
+  /** Gets each text as it stands between its quotes, to be added where the text before it went. */
+  grow(slice: string): void
+}
+
+/** Of the events of a wire: where a text can be, what the client does not get, and what must be empty because a translation collects it. */
+type Shape = { texts: Path[]; ignored: Placeholder[]; empty: Path[] }
+
+const dropped = (kind: Placeholder['kind'], ...names: string[]): Placeholder[] =>
+  names.map((name) => ({ path: [name], kind, forwarded: false, metered: false }))
+const inDelta = (...path: Path): Path => ['choices', 0, 'delta', ...path]
+
+const SHAPES: Record<WireName, Shape> = {
+  chat: {
+    texts: [
+      inDelta('content'),
+      inDelta('reasoning_content'),
+      inDelta('reasoning'),
+      inDelta('refusal'),
+      inDelta('tool_calls', 0, 'function', 'arguments'),
+    ],
+    ignored: [...dropped('text', 'id', 'system_fingerprint', 'obfuscation'), ...dropped('number', 'created')],
+    empty: [['choices', 1], ['choices', 0, 'logprobs'], inDelta('tool_calls', 1), inDelta('reasoning_details')],
+  },
+  responses: {
+    texts: [['delta']],
+    ignored: [...dropped('text', 'item_id', 'obfuscation'), ...dropped('number', 'sequence_number')],
+    empty: [['logprobs']],
+  },
+  messages: {
+    texts: [
+      ['delta', 'text'],
+      ['delta', 'thinking'],
+      ['delta', 'partial_json'],
+    ],
+    ignored: [],
+    empty: [['delta', 'signature']],
+  },
+}
+
+/** Learning costs more than parsing: a stream in which no event continues the one before is parsed throughout. */
+const MAX_IN_VAIN = 8
+
+/** Templates have no ids of the upstream. */
+const NO_IDS = { encrypt: () => '', decrypt: () => '', pseudonym: () => '', fresh: () => '' }
+
+/** `sets`: of the upstream, which speaks the wire `from`. */
+export function openContinuedText(
+  sets: TemplateSets,
+  from: WireName,
+  to: WireName,
+  { mark, grow, own, head }: ContinuedStream,
+): ContinuedText {
+  const { texts, ignored, empty } = SHAPES[from]
+  /** What the last event and its translation are but for the text, if the next may continue it. */
+  let last: string | null = null
+  /** Its item, where the wire names one. */
+  let item = ''
+  let inVain = 0
+  const templates = openEventTemplates<string>(sets, `${from} to ${to}`, {
+    accept: (shape) => shape === last,
+    meter: grow,
+    own,
+    head,
+    ids: NO_IDS,
+  })
+
+  return {
+    rewrite(raw) {
+      const rewritten = last === null || !raw.includes(item) ? null : templates.rewrite(raw)
+      if (rewritten === null) last = null
+      else inVain = 0
+      return rewritten
+    },
+    parsed(raw, event, became) {
+      const [only, ...others] = became
+      if (!only || others.length > 0 || inVain++ >= MAX_IN_VAIN) return
+      const path = texts.find((one) => !isEmpty(valueAt(event, one)))
+      if (!path || empty.some((one) => !isEmpty(valueAt(event, one)))) return
+      const text = valueAt(event, path)
+      const marked = mark(only)
+      const [target, ...more] = pathsTo(text, marked)
+      if (typeof text !== 'string' || !target || more.length > 0) return
+      last = JSON.stringify([
+        ignored.reduce((rest, { path: one }) => withValue(rest, one, null), withValue(event, path, null)),
+        withValue(marked, target, null),
+      ])
+      item = typeof event['item_id'] === 'string' ? JSON.stringify(event['item_id']) : ''
+      const placeholders: Placeholder[] = [{ path, kind: 'text', forwarded: true, metered: true }, ...ignored]
+      templates.learn(raw, event, placeholders, last, (learned) => withValue(marked, target, valueAt(learned, path)))
+    },
+  }
+}
+
+/** The text of a slice between the quotes of a JSON string, UTF-8 read as latin1. */
+export function textOfSlice(slice: string): string {
+  return slice.includes('\\') ? (JSON.parse(`"${textOf(slice)}"`) as string) : textOf(slice)
+}
+
+const isEmpty = (value: unknown) => value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0)
+
+function valueAt(value: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (holder, key) => (Array.isArray(holder) ? holder[key as number] : isMembers(holder) ? holder[key] : undefined),
+    value,
+  )
+}
+
+/** A copy with another value at the path, if there is one. */
+function withValue(value: unknown, path: Path, changed: unknown): unknown {
+  const copy = structuredClone(value)
+  const holder = valueAt(copy, path.slice(0, -1))
+  const key = path.at(-1) ?? ''
+  if ((isMembers(holder) || Array.isArray(holder)) && key in holder) (holder as Record<string | number, unknown>)[key] = changed
+  return copy
+}
+
+/** Where the text is. */
+function pathsTo(text: unknown, value: unknown): Path[] {
+  if (value === text) return [[]]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, one]) =>
+    pathsTo(text, one).map((path) => [Array.isArray(value) ? Number(key) : key, ...path]),
+  )
+}
