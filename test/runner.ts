@@ -93,6 +93,8 @@ function conclude(trouble: string | null): void {
   }
   if (sum.failed.length === 0 && trouble !== null) sum.failed.push({ name: [trouble], wrong: [] })
   if (sum.failed.length === 0 && sum.passed === 0 && sum.skipped.length === 0) sum.failed.push({ name: ['no test ran'], wrong: [] })
+  // What belongs to no file that ended, as a process that died.
+  for (const failure of sum.failed) if (failure.name.length === 1 && failure.wrong.length > 0) printFailure(failure)
   if (sum.failed.length > 0) console.log('\nFailed, in short:')
   for (const { name, wrong } of sum.failed) console.log(`  ${[name.join(' > '), ...wrong.map(({ what }) => what)].join(': ')}`)
   const slowest = durations.toSorted((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)
