@@ -10,7 +10,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { constants, getPriority, setPriority } from 'node:os'
 import { join } from 'node:path'
 import { startOnce } from './servers/once.ts'
-import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
+import { tally, THE_RUN, type FailedTest, type FileReport, type Wrong } from './tally.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const CI = process.env['CI'] === 'true'
@@ -18,7 +18,7 @@ const CI = process.env['CI'] === 'true'
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 /** Processes at a time, on two cores: a file waits about half of its time. */
 const JOBS = 3
-/** With real servers, of which more at a time would make their commands time out, one of these processes runs what needs few of them, with what the others leave of the cores. */
+/** With real servers, of which more at a time would make their commands time out, one of these processes first runs what needs few of them, with what the others leave of the cores. */
 const JOBS_WITH_SERVERS = 2
 const NICE = 10
 const TOGETHER = join(ROOT, 'test/together.ts')
@@ -94,7 +94,7 @@ function conclude(trouble: string | null): void {
   if (sum.failed.length === 0 && trouble !== null) sum.failed.push({ name: [trouble], wrong: [] })
   if (sum.failed.length === 0 && sum.passed === 0 && sum.skipped.length === 0) sum.failed.push({ name: ['no test ran'], wrong: [] })
   // What belongs to no file that ended, as a process that died.
-  for (const failure of sum.failed) if (failure.name.length === 1 && failure.wrong.length > 0) printFailure(failure)
+  for (const failure of sum.failed) if (failure.name[0] === THE_RUN) printFailure(failure)
   if (sum.failed.length > 0) console.log('\nFailed, in short:')
   for (const { name, wrong } of sum.failed) console.log(`  ${[name.join(' > '), ...wrong.map(({ what }) => what)].join(': ')}`)
   const slowest = durations.toSorted((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)
@@ -179,10 +179,10 @@ async function runAll(batches: string[][], env: Record<string, string>, stopped:
   const one = async (_: undefined, job: number): Promise<void> => {
     const isAside = CI && job >= JOBS_WITH_SERVERS
     while (!stopped.aborted) {
-      const next = isAside ? waiting.findIndex(isLight) : 0
-      const [batch] = next < 0 ? [] : waiting.splice(next, 1)
+      const light = isAside ? waiting.findIndex(isLight) : -1
+      const [batch] = waiting.splice(Math.max(light, 0), 1)
       if (batch === undefined) return
-      const tap = await runTogether(batch, env, isAside ? NICE : 0, stopped)
+      const tap = await runTogether(batch, env, light < 0 ? 0 : NICE, stopped)
       told += tap.match(/^(?:not )?ok /gm)?.length ?? 0
       parser.write(tap)
     }

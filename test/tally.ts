@@ -13,6 +13,9 @@ export type FileReport = Tally & { file: string; durationMs: number; printed: st
 /** Counts of a test's or a file's own asserts and of the tests inside it. */
 type Level = { name: string[]; passed: number; wrong: Wrong[]; skipped: number; inside: number; failedInside: number }
 
+/** The name of failures outside of all files. */
+export const THE_RUN = 'the run'
+
 /**
  * Counts a TAP stream (https://testanything.org) by tests, not by asserts. A test with asserts of its own counts once: failed when
  * one of them failed. A test that only groups others does not count, unless it failed by itself: timed out, threw, was killed,
@@ -42,7 +45,7 @@ export function tally(onFile: (report: FileReport) => void): { parser: Parser; s
   parser.on('complete', (results: FinalResults) => {
     const broken = !results.ok && sum.failed.length === 0 ? [{ what: 'the TAP stream was cut off or broken', diag: {} }] : []
     const wrong = [...root.wrong, ...broken]
-    if (wrong.length > 0) sum.failed.push({ name: ['the run'], wrong })
+    if (wrong.length > 0) sum.failed.push({ name: [THE_RUN], wrong })
   })
   return { parser, sum }
 }
