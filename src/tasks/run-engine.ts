@@ -31,7 +31,7 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const file = `${task.id}-${task.epoch}`
   // What would be paid for and could not be stored is not begun, and its sources are not fetched.
   const lacking = unstored.get(task.id) ?? (failing.has(context.files) ? 1 : 0)
-  if (lacking > 0 && control.job.id === null) await probe(context, `${file}-probe`, lacking)
+  if (lacking > 0 && control.job.id === null) await probe(context, `${file}-probe`, lacking, control.signal)
   const found = await openInputs(context, task, route, control.signal)
   // A job that the provider bills needs its sources no more; a new one would.
   const resumes = found.outcome === 'failed' && control.job.id !== null
@@ -107,11 +107,14 @@ const failing = new WeakSet<Files>()
 const unstored = new Map<string, number>()
 const UNSTORED_MAX = 1000
 
-/** Throws `Unavailable` where so many bytes cannot be stored. Some backends would compress zeros. */
-async function probe({ files, clock }: EngineContext, id: string, bytes: number): Promise<void> {
+/** Throws `Unavailable` where so many bytes cannot be stored, and the reason of an aborted signal. Some backends would compress zeros. */
+async function probe({ files, clock }: EngineContext, id: string, bytes: number, signal: AbortSignal): Promise<void> {
   const piece = Uint8Array.from({ length: Math.min(bytes, 64 * 1024) }, (_, i) => Math.imul(i * i + i, 2_654_435_761) >>> 16)
   async function* body(): AsyncGenerator<Uint8Array> {
-    for (let left = bytes; left > 0; left -= piece.length) yield piece.subarray(0, left)
+    for (let left = bytes; left > 0; left -= piece.length) {
+      signal.throwIfAborted()
+      yield piece.subarray(0, left)
+    }
   }
   await put(files, id, body(), { contentType: 'application/octet-stream', expiresAt: clock() })
   await files.remove(id)

@@ -59,7 +59,7 @@ function streaming(files: Files, writes: number, one = task(1), words = ['one ',
   }
   const context = { files, engines: { offer, run }, clock: () => T0, log: {}, linkedFile: () => null, inputTimeoutMs: HOUR_MS, resultMs: HOUR_MS, persist } as unknown as EngineContext
   const job = (id: string | null) => ({ id, remember: async () => {} })
-  const ran = (id: string | null = null) => runEngine(context, { ...one, state: 'processing', input: SQUARE, epoch: 1 }, { signal: new AbortController().signal, progress: () => {}, job: job(id), idempotencyKey: '' })
+  const ran = (id: string | null = null, signal = new AbortController().signal) => runEngine(context, { ...one, state: 'processing', input: SQUARE, epoch: 1 }, { signal, progress: () => {}, job: job(id), idempotencyKey: '' })
   return { seen, ran }
 }
 
@@ -98,6 +98,7 @@ t.test('a result that a full disk did not take is made again once its size fits,
   await t.rejects(ran(), Unavailable)
   t.equal(seen.runs, 1)
   room = 11
+  await t.rejects(ran(null, AbortSignal.abort(new Error('stop'))), { message: 'stop' }, 'a stop waits for no trial')
   t.match(await ran(), { outcome: 'made' })
   t.same((await disk.list('', 9)).toSorted(), [`${task(7).id}-1`, `${task(8).id}-1`], 'what was tried is removed')
 })
