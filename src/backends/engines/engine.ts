@@ -90,7 +90,7 @@ export type Engine = {
   options?(kind: string, model: string | null): readonly GenerationOption[]
   /** The parameter of the API that the request has and that nothing behind the engine takes, or null; `roles` are those of its sources. Pure. */
   unsupported?(request: EngineRequest, roles: readonly Input['role'][]): string | null
-  /** Makes it; the result may not exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
+  /** Makes it; the result may not exceed the limits. Rejects soon once `signal` is aborted, with its reason. Whatever else it throws is `internal`, and tried again. */
   run(request: EngineRequest, run: Run): Promise<Made | NotMade>
   /** Releases everything, after the runs that are under way. Twice is harmless. */
   close(): Promise<void>
@@ -155,11 +155,6 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
     ...(details && { details }),
     ...(cause !== undefined && { cause }),
   }
-}
-
-/** The failure of a run that broke off: it keeps a job that has ended, whose result is paid for. */
-export function withJob(failure: NotMade, { job }: Pick<Run, 'job'>): NotMade {
-  return job.hasEnded ? { ...failure, keepsJob: true } : failure
 }
 
 /** Opens the backend on the file's routing table. Throws a `SettingsFileError` when the file is invalid. */
@@ -292,6 +287,8 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
       : answer
   } catch (cause) {
     if (signal.aborted) throw signal.reason
-    return withJob(notMade(timeout.aborted ? 'provider_timeout' : 'internal', true, cause), control)
+    const failure = notMade(timeout.aborted ? 'provider_timeout' : 'internal', true, cause)
+    // What a job that has ended made is paid for.
+    return control.job.hasEnded ? { ...failure, keepsJob: true } : failure
   }
 }

@@ -343,7 +343,7 @@ t.test('a job that was not remembered is canceled when the run is aborted', asyn
 
   const forgetful = runOf()
   forgetful.job.remember = async () => Promise.reject(new Error('the lease is lost'))
-  t.match(await engine.run(video, forgetful), { code: 'internal', retryable: true })
+  await t.rejects(engine.run(video, forgetful), { message: 'the lease is lost' })
   await engine.close()
   t.equal(fake.to('DELETE /v1/videos/*').length, 2, 'also one that could not be written down')
   t.equal(fake.to('GET /v1/videos/*').length, 0, 'and that is never polled')

@@ -340,7 +340,9 @@ t.test('a prediction that has ended is kept where its output cannot be fetched i
   const full = await replicateEngines(nowhere)('models', { baseUrl: fake.url, apiKey: REPLICATE_TOKEN, offers: ALL })
   t.teardown(() => full.close())
   fake.next('GET /delivery/*', sends(Buffer.alloc(2_000_000), 'image/png'))
-  t.match(await full.run(image, run()), { code: 'internal', retryable: true, keepsJob: true })
+  const unstored = run()
+  await t.rejects(full.run(image, unstored), { code: 'ENOENT' })
+  t.match(unstored.job, { hasEnded: true })
 })
 
 t.test('a run that is canceled while its input is uploaded creates nothing', async (t) => {

@@ -1,6 +1,6 @@
 /** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
 import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
-import { notMade, type NotMade, type Run } from '../engine.ts'
+import type { NotMade, Run } from '../engine.ts'
 import type { Answer } from './api-requests.ts'
 import { failureOf, faulty, type Complaint } from './failure.ts'
 import type { Outside } from './environment.ts'
@@ -43,7 +43,7 @@ type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
 
 /**
  * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew, unless the next attempt does
- * that. Rejects only with the reason of the aborted signal. The job is then canceled, unless the next run will resume it.
+ * that. Rejects with the reason of the aborted signal, and what `jobs` throw. An aborted job is canceled, unless the next run will resume it.
  */
 export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {
   const { signal, job } = run
@@ -69,9 +69,8 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
     const followed = await follow(jobs, remembered, started.status, run, around)
     return followed.outcome === 'unknown' ? followed.failure : followed
   } catch (cause) {
-    if (!signal.aborted) return notMade('internal', true, cause)
-    if (remembered !== null && endsTheTask(signal.reason)) around.background(jobs.cancel(remembered))
-    throw signal.reason
+    if (signal.aborted && remembered !== null && endsTheTask(signal.reason)) around.background(jobs.cancel(remembered))
+    throw cause
   }
 }
 

@@ -1,7 +1,7 @@
 /** The engine of a provider: a run ends as soon as it is aborted, and `close` waits for the work that its runs have left. */
 import { unlessAborted } from '../../../concurrency/unless-aborted.ts'
 import { amountsAtMost } from '../../../domain/media-operations.ts'
-import { notMade, withJob, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
+import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api-requests.ts'
 import { faulty } from './failure.ts'
 import { orderedRequest, type Order } from './ordered-request.ts'
@@ -25,7 +25,7 @@ export function offersOf(
 export const CANCEL_MS = 10_000
 export const POLL_MS = 30_000
 
-/** The engine over `make`, which gets what `order` makes of the request; the same is quoted. `run` rejects as soon as its signal is aborted; whatever else `make` throws is `internal`, which may be tried again. */
+/** The engine over `make`, which gets what `order` makes of the request; the same is quoted. `run` rejects as soon as its signal is aborted. */
 export function providedEngine(
   api: Api,
   { offers, missing }: Required<Pick<Engine, 'offers' | 'missing'>>,
@@ -58,13 +58,8 @@ export function providedEngine(
       if (!ordered) return faulty(`${model} makes no ${request.kind} within the route's max`, false)
       const making = make(ordered, run, track)
       track(making)
-      try {
-        // A picture that is being converted does not listen to the signal.
-        return await unlessAborted(making, run.signal)
-      } catch (cause) {
-        run.signal.throwIfAborted()
-        return withJob(notMade('internal', true, cause), run)
-      }
+      // A picture that is being converted does not listen to the signal.
+      return unlessAborted(making, run.signal)
     },
     close: () => (closing ??= close()),
   }
