@@ -1,5 +1,5 @@
 /** Redelivery of webhooks: one more attempt outside the retry schedule (`docs/webhooks.md`, "Redelivery"). Pure. */
-import type { Delivery, DeliveryAttempt } from './task.ts'
+import type { Delivery, DeliveryAttempt, ReplayRange } from './task.ts'
 
 /** Attempts outside the schedule that one delivery may have. */
 const REDELIVERIES_MAX = 10
@@ -12,6 +12,11 @@ export const REPLAY_MAX = 500
 
 /** Longest range of a replay. */
 export const REPLAY_RANGE_MS = 31 * 24 * 3_600_000
+
+/** Whether a delivery that a replay examines is one of those that it selects. */
+export function isSelected({ event, state }: Delivery, range: Pick<ReplayRange, 'event' | 'states'>): boolean {
+  return (range.event === null || range.event === event) && (range.states?.includes(state) ?? true)
+}
 
 export type Redelivery =
   /** The changed delivery: due now. */

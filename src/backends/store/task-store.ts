@@ -123,7 +123,7 @@ export type TaskStore = {
    */
   redeliver(tenant: string, id: string, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null>
   /**
-   * Examines up to `limit` deliveries of a range, oldest first, after the position, and makes due those that the same rule allows. `count`: how
+   * Examines up to `limit` deliveries of a range, of whichever event and state, oldest first, after the position, and makes due those that it selects and the same rule allows. `count`: how
    * many became due. `next`: where the next call goes on; null at the end of the range.
    */
   replay(

@@ -365,6 +365,7 @@ export const deliveryPromises: Promises<Place> = {
     const only = { ...ALL, since: T0 + 1, until: T0 + 5 }
     t.match(await other.replay('acme', { ...only, event: 'task.failed' }, null, T0 + 9, 10), { count: 1, next: null })
     t.same(await due(), [made[4]!.id])
+    t.match(await other.replay('acme', { ...only, event: 'task.refunded' }, null, T0 + 9, 2), { count: 0, next: { createdAt: T0 + 2, id: made[5]!.id } }, 'those that are not selected are examined')
     t.match(await other.replay('acme', { ...only, states: ['delivered'] }, null, T0 + 9, 10), { count: 1, next: null })
     t.same(await due(), [made[5]!.id])
 

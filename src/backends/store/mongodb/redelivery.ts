@@ -3,7 +3,7 @@
  * that ends before it scheduled the queue has answered nobody; the repeated request schedules it.
  */
 import { randomUUID } from 'node:crypto'
-import { redeliver, type Redelivery } from '../../../domain/webhook-redelivery.ts'
+import { isSelected, redeliver, type Redelivery } from '../../../domain/webhook-redelivery.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchChanges } from './bulk-commands.ts'
@@ -54,9 +54,10 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
   async function replay(...[tenant, range, after, now, limit]: Parameters<Store['replay']>): ReturnType<Store['replay']> {
     const found = await readMarked(deliveries, selection(tenant, range, after), { sort: { createdAt: 1, _id: 1 }, limit: limit + 1 })
     const examined = found.slice(0, limit)
+    const selected = examined.filter(({ delivery }) => isSelected(delivery, range))
     let count = 0
-    for (let at = 0; at < examined.length; at += CONCURRENT) {
-      const some = examined.slice(at, at + CONCURRENT)
+    for (let at = 0; at < selected.length; at += CONCURRENT) {
+      const some = selected.slice(at, at + CONCURRENT)
       const answers = await Promise.all(some.map(async (marked) => (await put(marked, now)) ?? one(tenant, marked.delivery.id, now)))
       count += answers.filter((answer) => answer?.outcome === 'due').length
       // Also of those that an earlier try made due: it may not have scheduled their queues.
@@ -71,12 +72,10 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
   return { redeliver: one, replay }
 }
 
-function selection(tenant: string, { since, until, event, states }: ReplayRange, after: ReplayPosition | null) {
+function selection(tenant: string, { since, until }: ReplayRange, after: ReplayPosition | null) {
   return {
     tenant,
     createdAt: { $gte: Math.max(since, after?.createdAt ?? since), $lt: until },
     ...(after && { $or: [{ createdAt: { $gt: after.createdAt } }, { createdAt: after.createdAt, _id: { $gt: after.id } }] }),
-    ...(event && { event }),
-    ...(states && { state: { $in: states } }),
   }
 }

@@ -1,5 +1,5 @@
 /** Webhook deliveries in SQLite: JSON records with the columns that indexes use, and their claims. */
-import { redeliver } from '../../../domain/webhook-redelivery.ts'
+import { isSelected, redeliver } from '../../../domain/webhook-redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { capOf, queueName, type DeliveryQueue } from '../task-store.ts'
@@ -110,18 +110,18 @@ function replaying(database: Database, put: (delivery: Delivery) => void): Store
     `SELECT record FROM deliveries
      WHERE tenant = ?1 AND json_extract(record, '$.createdAt') >= ?2 AND json_extract(record, '$.createdAt') < ?3
        AND (json_extract(record, '$.createdAt'), id) > (?4, ?5)
-       AND (?6 IS NULL OR json_extract(record, '$.event') = ?6)
-       AND (?7 IS NULL OR json_extract(record, '$.state') IN (SELECT value FROM json_each(?7)))
-     ORDER BY json_extract(record, '$.createdAt'), id LIMIT ?8`,
+     ORDER BY json_extract(record, '$.createdAt'), id LIMIT ?6`,
   )
 
-  return (tenant, { since, until, event, states }, after, now, limit) =>
+  return (tenant, range, after, now, limit) =>
     database.write(() => {
       const { createdAt, id } = after ?? { createdAt: -1, id: '' }
-      const of = states && JSON.stringify(states)
-      const found = page.all(tenant, Math.max(since, createdAt), until, createdAt, id, event, of, limit + 1)
+      const found = page.all(tenant, Math.max(range.since, createdAt), range.until, createdAt, id, limit + 1)
       const examined = found.slice(0, limit)
-      const due = examined.map((delivery) => redeliver(delivery, now)).filter((next) => next.outcome === 'due')
+      const due = examined
+        .filter((delivery) => isSelected(delivery, range))
+        .map((delivery) => redeliver(delivery, now))
+        .filter((next) => next.outcome === 'due')
       for (const { delivery } of due) put(delivery)
       const last = found.length > limit ? examined.at(-1) : undefined
       return { count: due.length, next: last ? { createdAt: last.createdAt, id: last.id } : null }
