@@ -8,7 +8,7 @@ import { putNewest } from '../domain/long-lived-maps.ts'
 import { mediaInfo } from '../domain/media-info.ts'
 import type { SourceInfo } from '../domain/media-operations.ts'
 import { tenantOf } from '../domain/plans.ts'
-import { takeOne, type Rate } from '../domain/rate-limit.ts'
+import { takeOne, underRate, type Rate } from '../domain/rate-limit.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { REDIRECTS_MAX } from './fetch-inputs.ts'
 
@@ -46,7 +46,11 @@ export function openSourceProbes({
 
   /** Whether a request of the plan may ask so many sources, which are counted then. */
   function enter({ id, terms }: Subscription, sources: number): boolean {
-    const rate = takeOne(rates.get(id) ?? { tat: 0 }, terms.requestsPerMinute, clock())
+    const now = clock()
+    // As in `openRates`: after the clock was set back, the debt is that of a burst.
+    const known = underRate(rates.get(id) ?? { tat: 0 }, terms.requestsPerMinute, now)
+    const rate = takeOne(known, terms.requestsPerMinute, now)
+    putNewest(rates, id, known, PLANS_MAX)
     if (!rate.allowed || tenants.of(tenantOf(id)) + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
     putNewest(rates, id, rate.rate, PLANS_MAX)
     count(id, sources)

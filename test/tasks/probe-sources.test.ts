@@ -127,3 +127,19 @@ t.test('a host is asked for four sources at a time, whoever names them, and for 
   t.equal(most, 4)
   t.match(await probe(planOf('b/1'), ['http://films.test/mine']), [{ contentType: 'image/png' }])
 })
+
+t.test('a clock that was set back leaves a plan without probes for no longer than its burst', async (t) => {
+  let [now, requests] = [1_000_000_000, 0]
+  const request = async () => {
+    requests++
+    return { outcome: 'refused', reason: 'address', durationMs: 0 } as never
+  }
+  const probe = openSourceProbes({ egress: { request }, clock: () => now })
+  const slow = planOf('acme/slow', 60)
+  await probe(slow, ['https://example.com/a'])
+  now = 0
+  await probe(slow, ['https://example.com/b'])
+  now = 1_000
+  await probe(slow, ['https://example.com/c'])
+  t.equal(requests, 2)
+})
