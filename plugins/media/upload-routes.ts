@@ -24,7 +24,7 @@ export function uploadRoutes(app: FastifyInstance, reads: FastifyContextConfig):
   })
   app
     .withTypeProvider<TypeBoxTypeProvider>()
-    .delete('/uploads/:id', { config: reads, schema: { params: TaskParams } }, async (request, reply) => {
+    .delete('/uploads/:id', { config: { ...reads, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
       await app.uploads.remove(ownerOf(request), request.params.id)
       return reply.code(204).send()
     })

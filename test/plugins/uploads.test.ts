@@ -191,7 +191,7 @@ t.test('a plan that is not active takes no uploads', async (t) => {
 t.test('a key uploads and deletes files of its tenant, and no other', async (t) => {
   const room = await openRoom(t)
   const { app, raw } = room
-  const send = (key: string, body: Buffer | null, id = '') => app.inject({ method: body ? 'POST' : 'DELETE', url: `/api/v1/uploads${id}`, headers: { authorization: `Bearer ${key}`, ...(body ? { 'content-type': 'image/png' } : {}) }, ...(body ? { payload: body } : {}) })
+  const send = (key: string, body: Buffer | null, id = '') => app.inject({ method: body ? 'POST' : 'DELETE', url: `/api/v1/uploads${id}`, headers: { authorization: `Bearer ${key}`, 'content-type': body ? 'image/png' : 'application/json' }, ...(body ? { payload: body } : {}) })
   const answer = await send(raw, PICTURE)
   t.match([answer.statusCode, answer.json()], [201, { object: 'upload', content_type: 'image/png', width: 64 }])
   const { id, media_url } = answer.json()
