@@ -21,8 +21,8 @@ const Query = Type.Object({
 })
 const Params = Type.Object({ id: Type.String({ maxLength: 64 }) })
 
-/** No index has the state of webhooks: a page of one state is looked for among so many tasks, and the next page goes on from there. */
-const EXAMINED = { tasks: 200, at_a_time: 100 }
+/** No index has the state of webhooks: a page of one state is looked for in so many pages of so many tasks, and the next page goes on from there. */
+const EXAMINED = { pages: 2, tasks: 100 }
 
 /** Registers the routes. */
 export function taskListRoutes(app: FastifyInstance): void {
@@ -45,16 +45,19 @@ export function taskListRoutes(app: FastifyInstance): void {
   async function pageOf(state: State, tenant: string, query: Static<typeof Query>, isLeft: () => boolean) {
     const data: Record<string, unknown>[] = []
     let { cursor } = query
-    for (let examined = 0; examined < EXAMINED.tasks && !isLeft(); examined += EXAMINED.at_a_time) {
-      const found = await page(tenant, { ...query, limit: EXAMINED.at_a_time, ...(cursor === undefined ? {} : { cursor }) })
+    let examined = 0
+    // Pages of large tasks are shorter: so many pages, not tasks, bound what is held.
+    for (let pages = 0; pages < EXAMINED.pages && !isLeft(); pages++) {
+      const found = await page(tenant, { ...query, limit: EXAMINED.tasks, ...(cursor === undefined ? {} : { cursor }) })
       for (const task of found.data) {
         if (task.webhook === state) data.push(task)
         if (data.length === query.limit) return { ...found, data, has_more: true, next_cursor: writeCursor(String(task['id'])) }
       }
       if (found.next_cursor === null) return { ...found, data }
       cursor = found.next_cursor
+      examined += found.data.length
     }
-    return { object: 'list', data, has_more: true, next_cursor: cursor, examined: EXAMINED.tasks }
+    return { object: 'list', data, has_more: true, next_cursor: cursor, examined }
   }
 
   routes.get('/tasks', { schema: { querystring: Query } }, async (request, reply) => {

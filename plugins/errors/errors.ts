@@ -8,6 +8,7 @@ import { wrongProduct } from '../../src/domain/api-keys.ts'
 import { Failure, overLimit, Unavailable, type FailureCode, type FailureFacts, type FaultCode } from '../../src/domain/errors.ts'
 import type { Limit } from '../../src/domain/limits.ts'
 import { mayRetry, messageErrorBody, messageErrorStatus, speaksMessages, type MessagesForm } from '../../src/http/message-errors.ts'
+import { disconnectStalled, STALLED_CLIENT_MS } from '../../src/http/stalled-clients.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'
@@ -104,6 +105,13 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     // Fastify closes the connection after every body that it refuses, even after a complete one.
     else if (reply.getHeader('connection') === 'close' && raw.shouldKeepAlive && !raw.hasHeader('connection'))
       reply.header('connection', 'keep-alive')
+    done()
+  })
+
+  // Once it is ended, an answer that nobody reads would be held for as long as its connection lasts.
+  app.addHook('onRequest', (request, { raw }, done) => {
+    // Injected requests have no connection, and no `complete`.
+    if (request.raw.complete !== undefined) raw.once('prefinish', () => disconnectStalled(raw, STALLED_CLIENT_MS))
     done()
   })
 

@@ -1,7 +1,7 @@
 /** `GET /events`: the tenant's event log, oldest first (`docs/webhooks.md`, "The event log"). */
 import type { Static } from 'typebox'
 import type { LoggedEvent } from '../../src/domain/task.ts'
-import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
+import { pageOf, readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import type { EventsQuery } from './request-schemas.ts'
 
@@ -17,11 +17,11 @@ export async function listEvents(
 ): Promise<Record<string, unknown>> {
   const after = cursor === undefined ? 0 : Number(readCursor(cursor, /^event (0|[1-9]\d{0,14})$/, 'query parameter')[0])
   const found = await store.events(tenant, after, clock() - keepMs, limit + 1)
-  const shown = found.slice(0, limit)
+  const shown = pageOf(found.slice(0, limit))
   return {
     object: 'list',
     data: shown.map(publicEvent),
-    has_more: found.length > limit,
+    has_more: found.length > shown.length,
     next_cursor: writeCursor(`event ${shown.at(-1)?.position ?? after}`),
   }
 }

@@ -19,10 +19,8 @@ import { exchangeFor, readsBy, type CodingRouteOptions } from './coding-route.ts
 import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
+import { STALLED_CLIENT_MS } from '../../src/http/stalled-clients.ts'
 import { openAddressVetting } from './image-urls.ts'
-
-/** How long a client may leave a full buffer unread before it is disconnected. */
-const STALLED_CLIENT_MS = 300_000
 
 /** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024

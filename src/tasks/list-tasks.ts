@@ -1,6 +1,6 @@
 /** Lists of a tenant's tasks, newest first, with cursor pagination, for the Media API and for MCP. */
 import { Type } from 'typebox'
-import { readCursor, writeCursor } from '../domain/page-cursors.ts'
+import { pageOf, readCursor, writeCursor } from '../domain/page-cursors.ts'
 import { STATUSES, type PublicStatus, type Task, type TaskFilter } from '../domain/task.ts'
 import { recordsOf } from './read-tasks.ts'
 import type { TaskContext } from './task-context.ts'
@@ -35,7 +35,7 @@ export type TaskPage = { object: 'list'; data: Record<string, unknown>[]; has_mo
 
 /**
  * One page: `{object: "list", data, has_more, next_cursor}`. `object` is the collection; null for both. The cursor is the id of the last task of a page, so that new tasks do not shift pages.
- * Throws `invalid_request` for a cursor that no list returned.
+ * A page of large tasks ends before `limit`. Throws `invalid_request` for a cursor that no list returned.
  */
 export async function listTasks(context: TaskContext, tenant: string, object: Task['object'] | null, query: ListQuery): Promise<TaskPage> {
   const filter = {
@@ -46,13 +46,13 @@ export async function listTasks(context: TaskContext, tenant: string, object: Ta
   }
   const [before = null] = query.cursor === undefined ? [] : readCursor(query.cursor, /^([0-9a-f-]{36})$/)
   const found = await newest(context, tenant, object, filter, before, query.limit + 1)
-  const shown = found.slice(0, query.limit)
-  const last = found.length > query.limit ? shown.at(-1) : undefined
+  const data = pageOf(await recordsOf(context, found.slice(0, query.limit)))
+  const last = found.length > data.length ? data.at(-1) : undefined
   return {
     object: 'list',
-    data: await recordsOf(context, shown),
+    data,
     has_more: last !== undefined,
-    next_cursor: last ? writeCursor(last.id) : null,
+    next_cursor: last ? writeCursor(String(last['id'])) : null,
   }
 }
 

@@ -25,6 +25,8 @@ const BOUNDS: [page: string, file: string, code: string][] = [
   ['a quarter of the memory, at most 256 MiB', 'src/config/setting-types.ts', 'Math.min(256, Math.min(process.constrainedMemory() || Infinity, totalmem()) / 4'],
   ['64 bytes a value', 'plugins/request-body/request-body.ts', 'VALUE_BYTES = 64'],
   ['4 KiB a request', 'plugins/request-body/body-budget.ts', 'REQUEST_BYTES = 4 * 1024'],
+  ['a page of a list of tasks or events | 1 MiB', 'src/domain/page-cursors.ts', 'PAGE_BYTES = 1024 * 1024'],
+  ['an ended answer of which nothing is read | 5 min', 'src/http/stalled-clients.ts', 'STALLED_CLIENT_MS = 300_000'],
   ['| 50; 8 MiB each, 20 s, 3 redirects', 'plugins/openai/image-urls.ts', 'MAX_ADDRESSES = 50'],
   ['| 50; 8 MiB each, 20 s, 3 redirects', 'plugins/openai/image-urls.ts', 'MAX_FETCHED_BYTES = 8 * 1024 * 1024'],
   ['| 50; 8 MiB each, 20 s, 3 redirects', 'plugins/openai/image-urls.ts', 'FETCH_MS = 20_000'],

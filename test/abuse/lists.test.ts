@@ -49,3 +49,28 @@ t.test('a page of processing or queued tasks reads the rows of the page, whateve
   t.match(await page('status=queued'), { data: [{ id: taskId(499), status: 'queued' }], has_more: true }, 'past those that wait for another attempt')
   t.match(await page(`status=queued&kind=image&${cursor(3)}`), { data: [{ id: taskId(0) }], has_more: false })
 })
+
+t.test('a page of large tasks, or of their events, ends early, and its cursor leads to the others', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const input = { media_urls: Array.from({ length: 20 }, () => `https://example.com/${'a'.repeat(8_170)}`) }
+  for (let n = 0; n < 20; n++) {
+    const made = task(n, { object: 'operation', state: 'settling', input })
+    await studio.store.createTask(made)
+    const body = JSON.stringify({ timestamp: '2026-06-01T00:00:00Z', data: input })
+    const logged = { id: `${made.id}.task.failed`, tenant: 'acme', taskId: made.id, event: 'task.failed' as const, body, loggedAt: studio.app.clock() }
+    await studio.store.relay(made.id, [], [logged])
+  }
+  for (const path of ['/api/v1/operations', '/api/v1/events']) {
+    const seen = new Set<string>()
+    let [pages, cursor] = [0, '']
+    for (let more = true; more; pages++) {
+      const answer = await studio.get(`${path}?limit=100${cursor}`)
+      t.ok(answer.rawPayload.length < 1.1 * 1024 * 1024, `${answer.rawPayload.length} bytes`)
+      const page = answer.json()
+      for (const { id } of page.data) seen.add(id)
+      cursor = `&cursor=${page.next_cursor}`
+      more = page.has_more
+    }
+    t.same([pages, seen.size], [4, 20], path)
+  }
+})

@@ -1,7 +1,10 @@
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
+import fastify from 'fastify'
 import t, { type Test } from 'tap'
+import errors from '../../plugins/errors/errors.ts'
+import type { Config } from '../../src/config/config.ts'
 import { disconnectStalled } from '../../src/http/stalled-clients.ts'
 
 const STALLED_MS = 3_600_000
@@ -31,6 +34,26 @@ t.test('an answer that the operating system took at once needs no timer for a st
   t.not(timeoutMs, STALLED_MS)
   t.equal(response.writableLength, 0)
   client.resume()
+})
+
+t.test('every answer has one, of five minutes', async (t) => {
+  const app = fastify()
+  app.decorate('config', {} as Config)
+  await app.register(errors)
+  const ended = Promise.withResolvers<ServerResponse>()
+  app.get('/', (_request, reply) => {
+    reply.raw.once('prefinish', () => ended.resolve(reply.raw))
+    reply.send('x'.repeat(64 * 1024 * 1024))
+  })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const client = connect((app.server.address() as AddressInfo).port, '127.0.0.1').pause()
+  t.teardown(async () => {
+    client.destroy()
+    await app.close()
+  })
+  client.write('GET / HTTP/1.1\r\nhost: here\r\n\r\n')
+  const response = await ended.promise
+  t.equal(response.socket?.timeout, 300_000)
 })
 
 t.test('an answer that the client leaves unread has one, and ends once it is read', async (t) => {
