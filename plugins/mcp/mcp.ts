@@ -7,6 +7,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
 import { disconnectSignal } from '../../src/http/disconnect.ts'
+import { disconnectStalled, STALLED_CLIENT_MS } from '../../src/http/stalled-clients.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import type { Endpoint } from './mcp-endpoint.ts'
@@ -45,6 +46,8 @@ async function mcp(app: FastifyInstance): Promise<void> {
     reply.hijack()
     // A hijacked reply loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
+    // Longer than any wait of a tool. What the SDK streams does not end while nobody reads it.
+    disconnectStalled(reply.raw, STALLED_CLIENT_MS)
     await endpoint.serve(context, reply.raw)
   })
 
@@ -56,5 +59,5 @@ export default fp(mcp, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'auth', 'request-body', 'task-watch'],
-  decorators: { fastify: ['clock', 'config', 'errors', 'files', 'taskWatch', 'tasks', 'uploads'], request: ['caller'] },
+  decorators: { fastify: ['clock', 'config', 'errors', 'files', 'taskWatch', 'tasks', 'uploads'], request: ['bodyShare', 'caller'] },
 })

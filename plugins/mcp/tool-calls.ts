@@ -9,7 +9,7 @@ import { publicRecord } from '../../src/tasks/public-record.ts'
 import { recordOf } from '../../src/tasks/read-tasks.ts'
 import { accountTools } from './account-tools.ts'
 import { creationTools } from './creation-tools.ts'
-import { openMediaContent } from './media-content.ts'
+import { openMediaContent, type AnswerShare } from './media-content.ts'
 import { progressReporter } from './progress.ts'
 import type { CallContext, RequestContext } from './request-context.ts'
 import { declaresTasks, taskHandle } from './tasks-extension.ts'
@@ -36,8 +36,8 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   )
 
   /** The record with its media. That of a failed task is a tool error: models take anything else for success. */
-  async function resultOf(task: Task, { signal }: RequestContext): Promise<CallToolResult> {
-    const result = resultWith(await recordOf(tasks, task), await mediaOf(task, signal))
+  async function resultOf(task: Task, { request }: RequestContext): Promise<CallToolResult> {
+    const result = resultWith(await recordOf(tasks, task), await mediaOf(task, request.bodyShare), request.bodyShare)
     return task.state === 'failed' ? { ...result, isError: true } : result
   }
 
@@ -57,13 +57,13 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
     try {
       if (!tool.valid(given)) throw Object.assign(new Error('the arguments are not valid'), { validation: tool.valid.errors })
       const answer = await tool.call(given, context.caller, context.request.id)
-      if ('record' in answer) return resultWith(answer.record, [])
+      if ('record' in answer) return resultWith(answer.record, [], context.request.bodyShare)
       const { task, waitSeconds } = answer
       if (tool.creates) context.request.log.setBindings({ taskId: task.id })
       if (!tool.creates) return await waited(task, waitSeconds, context, protocol)
       if (declaresTasks(protocol) && !FINAL.includes(task.state)) return taskHandle(task, app.config.TASK_MS)
       // The task is accepted: the client gets its record even if the store is unavailable from here on.
-      return await waited(task, waitSeconds, context, protocol).catch(() => resultWith(publicRecord(task, null, tasks.link), []))
+      return await waited(task, waitSeconds, context, protocol).catch(() => resultWith(publicRecord(task, null, tasks.link), [], null))
     } catch (error) {
       return errorResult(tool, await failureOf(tool, error, context), context)
     }
@@ -95,8 +95,11 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   return { list: [...tools.values()].map(published), call, resultOf }
 }
 
-function resultWith(record: Record<string, unknown>, more: CallToolResult['content']): CallToolResult {
-  return { content: [{ type: 'text', text: JSON.stringify(record) }, ...more], structuredContent: record }
+/** The record is in the answer twice, which `share` counts. */
+function resultWith(record: Record<string, unknown>, more: CallToolResult['content'], share: AnswerShare): CallToolResult {
+  const text = JSON.stringify(record)
+  share?.take(2 * text.length)
+  return { content: [{ type: 'text', text }, ...more], structuredContent: record }
 }
 
 function published({ name, title, description, annotations, input, output }: Tool): PublishedTool {

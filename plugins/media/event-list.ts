@@ -1,7 +1,8 @@
 /** `GET /events`: the tenant's event log, oldest first (`docs/webhooks.md`, "The event log"). */
 import type { Static } from 'typebox'
 import type { LoggedEvent } from '../../src/domain/task.ts'
-import { pageOf, readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
+import { readCursor, writeCursor } from '../../src/domain/page-cursors.ts'
+import { readPage } from '../../src/tasks/read-page.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import type { EventsQuery } from './request-schemas.ts'
 
@@ -16,13 +17,15 @@ export async function listEvents(
   keepMs: number,
 ): Promise<Record<string, unknown>> {
   const after = cursor === undefined ? 0 : Number(readCursor(cursor, /^event (0|[1-9]\d{0,14})$/, 'query parameter')[0])
-  const found = await store.events(tenant, after, clock() - keepMs, limit + 1)
-  const shown = pageOf(found.slice(0, limit))
+  const since = clock() - keepMs
+  const { rows, isMore } = await readPage<LoggedEvent & { position: number }>(limit, (last, count) =>
+    store.events(tenant, last?.position ?? after, since, count),
+  )
   return {
     object: 'list',
-    data: shown.map(publicEvent),
-    has_more: found.length > shown.length,
-    next_cursor: writeCursor(`event ${shown.at(-1)?.position ?? after}`),
+    data: rows.map(publicEvent),
+    has_more: isMore,
+    next_cursor: writeCursor(`event ${rows.at(-1)?.position ?? after}`),
   }
 }
 

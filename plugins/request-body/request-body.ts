@@ -1,6 +1,6 @@
 /**
  * Request bodies: read whole within the memory budget of this process, and parsed as strict JSON. What a body holds (its bytes, its text, its
- * values) counts from its arrival until its response closes or the route releases it.
+ * values) counts from its arrival until its response closes or the route releases it, and so does a large answer until it was read.
  */
 import { isAscii } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
@@ -48,6 +48,8 @@ type ParsedBody = (error: Error | null, value?: unknown, bytes?: Buffer) => void
 const MIB = 1024 * 1024
 /** A body above this is parsed in slices. */
 const ONE_STRETCH_BYTES = 256 * 1024
+/** The operating system takes smaller answers at once. */
+const LARGE_ANSWER_BYTES = 64 * 1024
 /** What a parsed value counts in the budget: about its place in memory, without the characters of a string. */
 const VALUE_BYTES = 64
 
@@ -70,6 +72,17 @@ async function requestBody(
       const share = budget.share(caller.key.tenant)
       share.take(REQUEST_BYTES)
       request.bodyShare = share
+      raw.on('close', share.free)
+    }
+    done()
+  })
+
+  // A large answer to a client that does not read it stays in memory. That of a creation is small, and comes too late to be refused.
+  app.addHook('onSend', ({ caller, method }, { raw }, payload, done) => {
+    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? Buffer.byteLength(payload) : 0
+    if (caller && method === 'GET' && bytes >= LARGE_ANSWER_BYTES && !hasClosed(raw)) {
+      const share = budget.share(caller.key.tenant)
+      share.take(bytes)
       raw.on('close', share.free)
     }
     done()

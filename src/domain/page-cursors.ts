@@ -1,15 +1,5 @@
-/** Pages of lists, and their cursors: the position where a page ended, in a text that clients pass back as it is. */
+/** Cursors of lists: the position where a page ended, in a text that clients pass back as it is. */
 import { invalid } from './request-validation.ts'
-
-/** Of a page: clients decide how large a task is, and one that reads slowly makes the process hold its whole answer. */
-const PAGE_BYTES = 1024 * 1024
-
-/** The records of one page, from the first: at least one, and no more than have room. A cursor leads to the others. */
-export function pageOf<T>(records: T[]): T[] {
-  let bytes = 0
-  const end = records.findIndex((record, n) => (bytes += Buffer.byteLength(JSON.stringify(record))) > PAGE_BYTES && n > 0)
-  return end === -1 ? records : records.slice(0, end)
-}
 
 export const writeCursor = (position: string): string => Buffer.from(position).toString('base64url')
 

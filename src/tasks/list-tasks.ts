@@ -1,7 +1,8 @@
 /** Lists of a tenant's tasks, newest first, with cursor pagination, for the Media API and for MCP. */
 import { Type } from 'typebox'
-import { pageOf, readCursor, writeCursor } from '../domain/page-cursors.ts'
+import { readCursor, writeCursor } from '../domain/page-cursors.ts'
 import { STATUSES, type PublicStatus, type Task, type TaskFilter } from '../domain/task.ts'
+import { readPage } from './read-page.ts'
 import { recordsOf } from './read-tasks.ts'
 import type { TaskContext } from './task-context.ts'
 
@@ -35,7 +36,7 @@ export type TaskPage = { object: 'list'; data: Record<string, unknown>[]; has_mo
 
 /**
  * One page: `{object: "list", data, has_more, next_cursor}`. `object` is the collection; null for both. The cursor is the id of the last task of a page, so that new tasks do not shift pages.
- * A page of large tasks ends before `limit`. Throws `invalid_request` for a cursor that no list returned.
+ * Throws `invalid_request` for a cursor that no list returned.
  */
 export async function listTasks(context: TaskContext, tenant: string, object: Task['object'] | null, query: ListQuery): Promise<TaskPage> {
   const filter = {
@@ -45,15 +46,11 @@ export async function listTasks(context: TaskContext, tenant: string, object: Ta
     createdBefore: query.created_before === undefined ? null : Date.parse(query.created_before),
   }
   const [before = null] = query.cursor === undefined ? [] : readCursor(query.cursor, /^([0-9a-f-]{36})$/)
-  const found = await newest(context, tenant, object, filter, before, query.limit + 1)
-  const data = pageOf(await recordsOf(context, found.slice(0, query.limit)))
-  const last = found.length > data.length ? data.at(-1) : undefined
-  return {
-    object: 'list',
-    data,
-    has_more: last !== undefined,
-    next_cursor: last ? writeCursor(String(last['id'])) : null,
-  }
+  const { rows, isMore } = await readPage<Task>(query.limit, (last, count) =>
+    newest(context, tenant, object, filter, last?.id ?? before, count),
+  )
+  const last = isMore ? rows.at(-1) : undefined
+  return { object: 'list', data: await recordsOf(context, rows), has_more: isMore, next_cursor: last ? writeCursor(last.id) : null }
 }
 
 /** The newest tasks before an id, of one collection or both. */

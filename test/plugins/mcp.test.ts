@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import t from 'tap'
 import { openMediaContent } from '../../plugins/mcp/media-content.ts'
+import { openBodyBudget, type BodyShare } from '../../plugins/request-body/body-budget.ts'
 import { isOwnHost, isOwnOrigin } from '../../src/config/own-address.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -353,10 +354,11 @@ function madeOf(contentType: string, bytes: number): Task {
 }
 
 const MOST_BYTES = 2 * 1024 * 1024
+const ROOM = openBodyBudget(100 * MOST_BYTES).share('acme')
 
 t.test('media that are large, missing or of no use to a model come as their link alone; small images and sounds as content', async (t) => {
   const typesOf = async (contentType: string, bytes: number, stored: Buffer | null) =>
-    (await openMediaContent(backendsOf(stored))(madeOf(contentType, bytes), new AbortController().signal)).map((block) => block.type)
+    (await openMediaContent(backendsOf(stored))(madeOf(contentType, bytes), ROOM)).map((block) => block.type)
   const stored = Buffer.from('media')
   for (const [type, bytes, content] of [['image/png', MOST_BYTES + 1, stored], ['image/png', 1, null], ['image/svg+xml', 1, stored], ['video/mp4', 1, stored], ['audio/wav', MOST_BYTES + 1, stored]] as const) {
     t.same(await typesOf(type, bytes, content), ['resource_link'], `${type} of ${bytes} bytes`)
@@ -364,15 +366,16 @@ t.test('media that are large, missing or of no use to a model come as their link
   for (const type of ['image/png', 'image/webp', 'audio/wav', 'audio/mpeg']) t.same(await typesOf(type, MOST_BYTES, stored), [type.split('/')[0], 'resource_link'], type)
 })
 
-t.test('open responses hold so much media at most: above it, media come as their link, until a response is closed', async (t) => {
+t.test('media count three times in the memory of their tenant: beyond its share they come as their link, until a response is closed', async (t) => {
   const mediaOf = openMediaContent(backendsOf(Buffer.from('media')))
-  const open = Array.from({ length: 33 }, () => new AbortController())
-  const blocks = []
-  for (const { signal } of open) blocks.push((await mediaOf(madeOf('image/png', MOST_BYTES), signal)).length)
-  t.same(blocks, [...Array.from({ length: 32 }, () => 2), 1])
-  open[0]?.abort()
-  t.equal((await mediaOf(madeOf('image/png', MOST_BYTES), new AbortController().signal)).length, 2)
-  t.equal((await mediaOf(madeOf('image/png', 1), AbortSignal.abort())).length, 1, 'a client that has left gets nothing more')
+  const budget = openBodyBudget(12 * MOST_BYTES)
+  const blocksOf = async (share: BodyShare | null) => (await mediaOf(madeOf('image/png', MOST_BYTES), share)).length
+  const open = Array.from({ length: 3 }, () => budget.share('acme'))
+  t.same([await blocksOf(open[0] ?? null), await blocksOf(open[1] ?? null), await blocksOf(open[2] ?? null)], [2, 2, 1])
+  t.equal(await blocksOf(budget.share('globex')), 2, 'another tenant has its own share')
+  for (const share of open) share.free()
+  t.equal(await blocksOf(budget.share('acme')), 2)
+  t.equal(await blocksOf(null), 1, 'a client that has left gets nothing more')
 })
 
 t.test('a task is a resource, which reads as its record; a tenant sees its own, page by page', async (t) => {

@@ -158,3 +158,39 @@ t.test('an unread body without content-length does not block its connection', as
   t.equal(await post('text/plain', 'x'.repeat(3_000_000)), 415)
   t.equal(await post('application/json', '"seen"'), 200)
 })
+
+t.test('a large answer counts until its client has read it, or has left', async (t) => {
+  // More than the operating system takes from the server and for the client.
+  const whole = 32 * 1024 * KIB
+  const budget = openBodyBudget(3 * whole)
+  const gateway = await openGateway(
+    t,
+    (app) => {
+      app.get('/v1/large', { config: { api: 'coding' } }, async () => ({ text: 'x'.repeat(whole) }))
+    },
+    () => {},
+    {},
+    { budget },
+  )
+  const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
+  const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
+  const ask = async () => {
+    const sent = request({ host: '127.0.0.1', port, path: '/v1/large', agent: false, headers: bearer(raw) })
+    sent.on('error', () => {})
+    sent.end()
+    const [response] = (await once(sent, 'response')) as [IncomingMessage]
+    return response
+  }
+  const unread = await ask()
+  unread.on('error', () => {})
+  t.equal(unread.statusCode, 200)
+  t.ok(budget.held() >= whole)
+  const refused = await ask()
+  t.equal(refused.statusCode, 503, 'two of them are more than the half that a tenant gets')
+  refused.resume()
+  unread.destroy()
+  while (budget.held() > 0) await new Promise((resolve) => setImmediate(resolve))
+  const read = await ask()
+  t.equal((await read.toArray()).reduce((bytes: number, part: Buffer) => bytes + part.length, 0), whole + '{"text":""}'.length)
+  while (budget.held() > 0) await new Promise((resolve) => setImmediate(resolve))
+})
