@@ -29,12 +29,17 @@ async function docs(app: FastifyInstance): Promise<void> {
 
   for (const url of ADDRESSES) {
     app.get(url, async (request, reply) => {
-      opening ??= open()
+      opening ??= open().catch((error: unknown) => {
+        // The next request tries again, such as when no descriptor was free.
+        opening = null
+        throw error
+      })
       const reference = await opening
       reply.hijack()
       // A hijacked reply loses the headers that hooks have set.
       for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
-      reference.answer(request.raw, reply.raw)
+      // Node sends no body to HEAD.
+      reference.answer(Object.assign(request.raw, { method: 'GET' }), reply.raw)
     })
   }
 

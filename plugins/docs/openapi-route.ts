@@ -29,14 +29,23 @@ export function schemaOf(route: DocumentedRoute): FastifySchema {
     ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true),
     ...Object.fromEntries(Object.entries(answers).map(described)),
   }
+  const query = schema.querystring as ParametersSchema | undefined
   const body = operation.body ?? (schema.body as object | undefined)
   return {
     ...own,
     ...operation,
+    ...(query ? { querystring: { ...query, required: requiredOf(query) } } : {}),
     ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}),
     security,
     response: { ...response, ...(schema.response as object | undefined) },
   } as FastifySchema
+}
+
+type ParametersSchema = { properties?: Record<string, object>; required?: string[] }
+
+/** A parameter with a default may be left out: its validated type has it nevertheless. */
+function requiredOf({ properties = {}, required = [] }: ParametersSchema): string[] {
+  return required.filter((name) => !('default' in (properties[name] ?? {})))
 }
 
 function operationId(method: string, url: string): string {

@@ -40,7 +40,13 @@ async function mcp(app: FastifyInstance): Promise<void> {
     const { caller } = request
     if (!caller) throw new Failure('invalid_api_key')
     // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
-    opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
+    opening ??= import('./mcp-endpoint.ts')
+      .then(({ openEndpoint }) => openEndpoint(app))
+      .catch((error: unknown) => {
+        // The next request tries again, such as when no descriptor was free.
+        opening = null
+        throw error
+      })
     const endpoint = await opening
     const context = { caller, request, signal: disconnectSignal(reply.raw) }
     reply.hijack()

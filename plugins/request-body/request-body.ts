@@ -66,7 +66,10 @@ async function requestBody(
   // Fastify catches what a hook throws.
   app.addHook('preParsing', (request, { raw }, _payload, done) => {
     const { caller, headers, routeOptions } = request
-    const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
+    const { 'content-length': length, 'transfer-encoding': coding } = headers
+    const hasBody = length !== undefined || coding !== undefined
+    // Many clients name the type of a body that they do not send.
+    if (routeOptions.config.bodyless && coding === undefined && (length ?? '0') === '0') delete headers['content-type']
     // No close event follows when the client disconnected during the key lookup: its memory would never be freed.
     if (caller && hasBody && !routeOptions.config.streamed && !hasClosed(raw)) {
       const share = budget.share(caller.key.tenant)

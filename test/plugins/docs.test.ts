@@ -54,6 +54,20 @@ t.test('a start does not load the reference', async (t) => {
   t.same(Object.keys(createRequire(import.meta.url).cache).filter((file) => file.includes('@fastify/swagger')), [])
 })
 
+t.test('HEAD is answered as GET, without the body', async (t) => {
+  const { app } = await reference()
+  for (const url of ['/openapi.json', '/docs']) {
+    const [head, get] = [await app.inject({ method: 'HEAD', url }), await app.inject(url)]
+    t.same([head.statusCode, head.headers['content-type'], head.body], [get.statusCode, get.headers['content-type'], ''], url)
+  }
+})
+
+t.test('a parameter with a default is not required', async (t) => {
+  const parameters = operationsOf((await reference()).document).flatMap(({ name: of, operation }) => (operation.parameters ?? []).map((parameter) => ({ of, ...parameter })))
+  t.ok(parameters.some(({ schema }) => 'default' in schema))
+  t.same(parameters.filter(({ required, schema }) => required && 'default' in schema), [])
+})
+
 t.test('the document is valid OpenAPI 3.1 with unique ids', async (t) => {
   const { document } = await reference()
   const ajv = schemasOf(document)

@@ -248,8 +248,10 @@ t.test('metadata has names of 1 to 64 characters and nothing but text', async (t
 
 t.test('cancel takes no body, whatever type it is given', async (t) => {
   const studio = await openStudio(t, { loops: false })
-  const { id } = (await studio.create()).json()
-  t.equal((await studio.post(`/api/v1/generations/${id}/cancel`, { 'content-type': 'application/json' })).statusCode, 200)
+  for (const headers of [{ 'content-type': 'application/json' }, { 'content-type': 'application/x-www-form-urlencoded', 'content-length': '0' }, { 'content-type': 'text/plain' }] as Record<string, string>[]) {
+    const { id } = (await studio.create()).json()
+    t.equal((await studio.post(`/api/v1/generations/${id}/cancel`, headers)).statusCode, 200, JSON.stringify(headers))
+  }
 })
 
 t.test('a dry run after the end of a period counts the new one, and knows the key\'s share', async (t) => {
