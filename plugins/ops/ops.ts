@@ -56,10 +56,12 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('checks', backendChecks(app))
   app.decorate('endings', [])
   checkMetric(app.checks, registry)
-  new Gauge({ name: 'tollgate_build_info', help: 'Always 1; the version as a label.', labelNames: ['version'], registers: [registry] }).set(
-    { version: about.version },
-    1,
-  )
+  new Gauge({
+    name: 'tollgate_build_info',
+    help: 'Always 1; the role and the version as labels.',
+    labelNames: ['role', 'version'],
+    registers: [registry],
+  }).set({ role: app.config.ROLE, version: about.version }, 1)
   const requests = new Counter({
     name: 'tollgate_http_requests_total',
     help: 'Requests answered.',

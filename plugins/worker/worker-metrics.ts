@@ -4,6 +4,7 @@ import type { ClaimOutcome } from '../../src/tasks/claim-tasks.ts'
 import type { Concluded } from '../../src/tasks/run-outcome.ts'
 import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
+import { REASONS } from '../../src/tasks/recovery-sweeps.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 
@@ -38,6 +39,8 @@ export function workerMetrics(registry: Registry, engineOf: (kind: string) => st
     labelNames: ['reason'],
     registers,
   })
+  // A series that began with its first pass would hide how much that pass repaired.
+  for (const reason of REASONS) swept.inc({ reason }, 0)
   const claims = new Counter({
     name: 'tollgate_task_claims_total',
     help: 'Claims of tasks, where a message named the plan or by a query for due plans.',

@@ -24,7 +24,17 @@ const CLAIM_MS = 60_000
 /** Until a task is swept again whose sweep failed. */
 const DEFERRED_MS = 15_000
 
-const REASONS = ['rejected', 'unheld', 'unserved', 'settled', 'relayed', 'lost_lease', 'orphan_hold', 'unused_claim', 'archived'] as const
+export const REASONS = [
+  'rejected',
+  'unheld',
+  'unserved',
+  'settled',
+  'relayed',
+  'lost_lease',
+  'orphan_hold',
+  'unused_claim',
+  'archived',
+] as const
 
 /** Repairs by reason. */
 export type Swept = Record<(typeof REASONS)[number], number>

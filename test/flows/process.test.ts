@@ -84,7 +84,7 @@ t.test('the start removes access for others from the data folder, says the versi
   t.equal((await stat(join(folder, 'data'))).mode & 0o7777, 0o700)
   const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
   t.match(JSON.parse(program.log[0] ?? ''), { msg: 'starting', version, role: 'all' })
-  t.match(await (await fetch(`${opsUrl}/metrics`)).text(), `tollgate_build_info{version="${version}"} 1`)
+  t.match(await (await fetch(`${opsUrl}/metrics`)).text(), `tollgate_build_info{role="all",version="${version}"} 1`)
   const ready = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
   t.match(ready, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
   t.same([ready[0].keys.length, ready[0].try.length], [1, 1])

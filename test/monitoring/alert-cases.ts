@@ -23,7 +23,7 @@ const deliveries = (outcome: string) => `tollgate_webhook_deliveries_total{names
 const swept = (reason: string) => `tollgate_tasks_swept_total{namespace="gate",reason="${reason}"}`
 const leader = (instance: string) => `leader_election_master_status{namespace="gate",instance="${instance}",name="tollgate-controller"}`
 const build = (instance: string) => `tollgate_build_info{namespace="gate",instance="${instance}",version="1"}`
-const roles = (...metrics: string[]) => Object.fromEntries(metrics.map((metric) => [`${metric}{namespace="gate",instance="${metric}"}`, '1x30']))
+const ofRole = (role: string) => `tollgate_build_info{namespace="gate",instance="${role}",role="${role}",version="1"}`
 const refusals = (window: string) => `tollgate_window_refusals_total{namespace="gate",window="${window}"}`
 const declared = (ready: string, reason: string) => `tollgate_declared_resources{namespace="gate",kind="apikey",ready="${ready}",reason="${reason}"}`
 const used = (share: string) => `tollgate_declared_plans_used{namespace="gate",limit="allowance",share="${share}"}`
@@ -55,10 +55,9 @@ export const ALERT_CASES: AlertCase[] = [
   { alert: 'TollgatePlansEnding', labels: { severity: 'info', kind: 'plan' }, at: '70m', fires: { 'tollgate_declared_resources_ending{namespace="gate",kind="plan"}': '1x90' }, quiet: { 'tollgate_declared_resources_ending{namespace="gate",kind="plan"}': '0x90' } },
   { alert: 'TollgatePlansUsedUp', labels: { severity: 'info', limit: 'allowance' }, at: '30m', fires: { [used('1')]: '1x40' }, quiet: { [used('0.8')]: '3x40', [used('1')]: '0x40' } },
   // A role that is back within five minutes is not missing.
-  ...([['gateway', 'tollgate_reservations_open'], ['worker', 'tollgate_task_slots'], ['dispatcher', 'tollgate_webhook_lag_seconds_count']] as const).map(([role, metric], _nth, all): AlertCase => {
-    const others = { [build('a')]: '1x30', ...roles(...all.flatMap(([, one]) => (one === metric ? [] : [one]))) }
-    const series = `${metric}{namespace="gate",instance="one"}`
-    return { alert: 'TollgateRoleMissing', labels: { severity: 'critical', role }, at: '20m', fires: { ...others, [series]: '1x10 stale' }, quiet: { ...others, [series]: '1x10 stale _x2 1x20' } }
+  ...(['gateway', 'worker', 'dispatcher'] as const).map((role, _nth, all): AlertCase => {
+    const others = { [build('a')]: '1x30', ...Object.fromEntries(all.filter((one) => one !== role).map((one) => [ofRole(one), '1x30'])) }
+    return { alert: 'TollgateRoleMissing', labels: { severity: 'critical', role }, at: '20m', fires: { ...others, [ofRole(role)]: '1x10 stale' }, quiet: { ...others, [ofRole(role)]: '1x10 stale _x2 1x20' } }
   }),
   { alert: 'TollgateStoreDown', labels: { severity: 'critical' }, at: '5m', fires: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 0x10' }, quiet: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 1 1 0 1 1', 'tollgate_check_ok{namespace="gate",check="files"}': '0x10' } },
   { alert: 'TollgateStoreSlow', labels: { severity: 'warning' }, at: '25m', fires: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '2', STORE), quiet: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '0.02', STORE) },
