@@ -3,6 +3,7 @@
  * application from the recorded routes of this one: documentation cannot affect serialization, and does not slow down the start
  * (docs/decisions/0010).
  */
+import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Documented } from './openapi-route.ts'
@@ -38,8 +39,8 @@ async function docs(app: FastifyInstance): Promise<void> {
       reply.hijack()
       // A hijacked reply loses the headers that hooks have set.
       for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
-      // Node sends no body to HEAD.
-      reference.answer(Object.assign(request.raw, { method: 'GET' }), reply.raw)
+      // Node sends no body to HEAD. The log line keeps the method.
+      reference.answer(Object.create(request.raw, { method: { value: 'GET' } }) as IncomingMessage, reply.raw)
     })
   }
 
