@@ -449,7 +449,9 @@ if (!missing(t, ['helm'])) {
     const metadata = { bootstrapServers: 'kafka.databases:9092', consumerGroup: 'tollgate.workers.image', topic: 'tollgate.image', lagThreshold: '4', offsetResetPolicy: 'earliest' }
     t.same(lag, { type: 'kafka', metricType: 'AverageValue', metadata, authenticationRef: { name: 'kafka' } })
     t.same([running?.type, running?.metadata.threshold], ['prometheus', '0.75'])
-    const slots = 'avg(tollgate_task_slots{namespace="gate",pod=~"tollgate-worker-pictures-[^-]+-[^-]+"})'
+    const { advanced, cooldownPeriod } = found(await objects('everything'), 'ScaledObject/tollgate-worker-pictures').spec
+    t.same([advanced.horizontalPodAutoscalerConfig.behavior.scaleDown, cooldownPeriod], [{ stabilizationWindowSeconds: 300 }, undefined])
+    const slots = 'avg(tollgate_task_slots{namespace="gate",pod=~"tollgate-worker-pictures-[^-]+(-[^-]+)?"})'
     t.equal(running?.metadata.query, `sum(max by (kind) (tollgate_tasks{state="processing",namespace="gate",kind=~"image"})) / ${slots} or vector(0)`)
     const unnamed = ['--set-json', 'workerPools=[{"name":"any"}]']
     const topics = triggers(await objects('everything', unnamed), 'any').filter(({ type }) => type === 'kafka').map((trigger) => trigger.metadata.topic)
