@@ -1,10 +1,12 @@
 /** Properties of translated streams over generated answers. A seed that fails is in the test's message. */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { readMessagesRequest } from '../../src/upstream/wires/messages/messages-request.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
 import { WIRES, type CodingRequest, type UpstreamCall, type WireName } from '../../src/upstream/wires/wire.ts'
-import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
+import { chunk, delta, DONE, event, RESPONSE_USAGE, USAGE } from '../fakes/upstream-wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 import { assembled, callOf, openRequestIds, randomOf, rewrite, TOOLS, whole } from './translation.ts'
 
@@ -151,4 +153,40 @@ t.test('a stream is translated to the same bytes by templates, whoever taught th
     }
   }
   for (const [wire, sets] of learned) t.equal(sets.size >= 3, true, `templates of ${wire}: ${[...sets.keys()].join()}`)
+})
+
+/** A streamed response of two parts of reasoning and a text. `named`: the type is in the name of an event alone. */
+function twoParts(first: string, named = false): string {
+  const part = (index: number, texts: string[]) => texts.map((text) => event('response.reasoning_summary_text.delta', { item_id: 'rs_1', output_index: 0, summary_index: index, delta: text }))
+  const texts = ['The ', 'answer ', '', 'is ', 'seven'].map((text) => event('response.output_text.delta', { item_id: 'msg_1', output_index: 1, content_index: 0, delta: text }))
+  const bare = ['Let ', 'me ', 'think'].map((text) => event('response.reasoning_text.delta', { delta: text }))
+  const deltas = named ? [...bare, ...texts.map((one) => one.replace(/"item_id".*"delta"/, '"delta"'))].map((one) => one.replace(/"type":"[^"]*",/, '')) : [...part(0, ['First ', 'part ', 'of it']), ...part(1, [first, ' value', ' is', ' seven']), ...texts]
+  return [
+    event('response.created', { response: { id: 'resp_1', status: 'in_progress', service_tier: 'default', output: [] } }),
+    ...deltas,
+    event('response.completed', { response: { id: 'resp_1', status: 'completed', service_tier: 'default', output: [], usage: RESPONSE_USAGE } }),
+  ].join('')
+}
+
+t.test('a text that a translation changes, or that is empty, and an event that its name alone tells, are parsed', async (t) => {
+  const cases = [...['default', 'svc-code', 'chat.completion.chunk', 'thinking_delta', 'content_block_delta', 'Second'].map((first) => twoParts(first)), twoParts('', true)]
+  for (const client of WIRES) {
+    const learned = new Map<string, unknown[]>()
+    for (const [n, text] of [...cases, ...cases].entries()) {
+      const [byParsing, byTemplates] = [unlearned(), learned].map((sets) => rewrite(callBetween(client, 'responses', []).openRewriter(sets), [Buffer.from(text)]))
+      t.equal(byTemplates, byParsing, `${client}, case ${n}`)
+    }
+  }
+})
+
+t.test('a translated stream keeps its text, and not the events that brought it', async (t) => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const heap = () => (collect(), process.memoryUsage().heapUsed)
+  const rewriter = callBetween('responses', 'chat', []).openRewriter(new Map())
+  const before = heap()
+  for (let n = 0; n < 5000; n++) rewriter.push(Buffer.from(chunk([delta({ content: 'a text of some twenty letters' })], { system_fingerprint: 'f'.repeat(3000) })))
+  const kept = heap() - before
+  t.equal(rewriter.phase().name, 'open')
+  t.ok(kept < 5_000_000, `${kept} bytes for ${5000 * 29} of text`)
 })

@@ -2,11 +2,13 @@
 import { isUtf8 } from 'node:buffer'
 
 /** An `id` is a text without escapes. */
-export type TokenKind = 'text' | 'number' | 'id'
+export type TokenKind = 'text' | 'nonempty' | 'number' | 'id'
 
 /** The offset after the value of this kind that starts at `start`, or -1 if there is none. */
 export function endOf(kind: TokenKind, raw: string, start: number): number {
-  return kind === 'text' ? endOfText(raw, start) : kind === 'id' ? endOfId(raw, start) : endOfNumber(raw, start)
+  if (kind === 'text') return endOfText(raw, start)
+  if (kind === 'nonempty') return raw.charCodeAt(start + 1) === 0x22 ? -1 : endOfText(raw, start)
+  return kind === 'id' ? endOfId(raw, start) : endOfNumber(raw, start)
 }
 
 /** The offset after a JSON string of visible ASCII without escapes, or -1. */

@@ -5,7 +5,6 @@
  */
 import type { Placeholder } from '../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets, type TemplateStream } from '../sse/event-templates.ts'
-import { textOf } from '../sse/sse-parser.ts'
 import { isMembers, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
 
@@ -25,8 +24,8 @@ export type ContinuedStream = Pick<TemplateStream<string>, 'own' | 'head'> & {
   grow(slice: string): void
 }
 
-/** Of the events of a wire: where a text can be, what the client does not get, and what must be empty because a translation collects it. */
-type Shape = { texts: Path[]; ignored: Placeholder[]; empty: Path[] }
+/** Of the events of a wire: whether each tells its type, where a text can be, what the client does not get, and what must be empty because a translation collects it. */
+type Shape = { isTyped: boolean; texts: Path[]; ignored: Placeholder[]; empty: Path[] }
 
 const dropped = (kind: Placeholder['kind'], ...names: string[]): Placeholder[] =>
   names.map((name) => ({ path: [name], kind, forwarded: false, metered: false }))
@@ -34,22 +33,27 @@ const inDelta = (...path: Path): Path => ['choices', 0, 'delta', ...path]
 
 const SHAPES: Record<WireName, Shape> = {
   chat: {
+    isTyped: false,
     texts: [
       inDelta('content'),
       inDelta('reasoning_content'),
       inDelta('reasoning'),
       inDelta('refusal'),
       inDelta('tool_calls', 0, 'function', 'arguments'),
+      inDelta('tool_calls', 0, 'custom', 'input'),
+      inDelta('function_call', 'arguments'),
     ],
     ignored: [...dropped('text', 'id', 'system_fingerprint', 'obfuscation'), ...dropped('number', 'created')],
     empty: [['choices', 1], ['choices', 0, 'logprobs'], inDelta('tool_calls', 1), inDelta('reasoning_details')],
   },
   responses: {
+    isTyped: true,
     texts: [['delta']],
     ignored: [...dropped('text', 'item_id', 'obfuscation'), ...dropped('number', 'sequence_number')],
     empty: [['logprobs']],
   },
   messages: {
+    isTyped: true,
     texts: [
       ['delta', 'text'],
       ['delta', 'thinking'],
@@ -73,7 +77,7 @@ export function openContinuedText(
   to: WireName,
   { mark, grow, own, head }: ContinuedStream,
 ): ContinuedText {
-  const { texts, ignored, empty } = SHAPES[from]
+  const { isTyped, texts, ignored, empty } = SHAPES[from]
   /** What the last event and its translation are but for the text, if the next may continue it. */
   let last: string | null = null
   /** Its item, where the wire names one. */
@@ -101,22 +105,24 @@ export function openContinuedText(
       if (!path || empty.some((one) => !isEmpty(valueAt(event, one)))) return
       const text = valueAt(event, path)
       const marked = mark(only)
-      const [target, ...more] = pathsTo(text, marked)
-      if (typeof text !== 'string' || !target || more.length > 0) return
+      const target = SHAPES[to].texts.find((one) => valueAt(marked, one) === text)
+      // A type that the name of the event tells is not in what is compared.
+      if (typeof text !== 'string' || !target || (isTyped && typeof event['type'] !== 'string')) return
       last = JSON.stringify([
         ignored.reduce((rest, { path: one }) => withValue(rest, one, null), withValue(event, path, null)),
         withValue(marked, target, null),
       ])
       item = typeof event['item_id'] === 'string' ? JSON.stringify(event['item_id']) : ''
-      const placeholders: Placeholder[] = [{ path, kind: 'text', forwarded: true, metered: true }, ...ignored]
+      const placeholders: Placeholder[] = [{ path, kind: 'nonempty', forwarded: true, metered: true }, ...ignored]
       templates.learn(raw, event, placeholders, last, (learned) => withValue(marked, target, valueAt(learned, path)))
     },
   }
 }
 
-/** The text of a slice between the quotes of a JSON string, UTF-8 read as latin1. */
+/** The text of a slice between the quotes of a JSON string, UTF-8 read as latin1: a copy, because a slice retains what it was cut from. */
 export function textOfSlice(slice: string): string {
-  return slice.includes('\\') ? (JSON.parse(`"${textOf(slice)}"`) as string) : textOf(slice)
+  const text = Buffer.from(slice, 'latin1').toString()
+  return text.includes('\\') ? (JSON.parse(`"${text}"`) as string) : text
 }
 
 const isEmpty = (value: unknown) => value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0)
@@ -135,13 +141,4 @@ function withValue(value: unknown, path: Path, changed: unknown): unknown {
   const key = path.at(-1) ?? ''
   if ((isMembers(holder) || Array.isArray(holder)) && key in holder) (holder as Record<string | number, unknown>)[key] = changed
   return copy
-}
-
-/** Where the text is. */
-function pathsTo(text: unknown, value: unknown): Path[] {
-  if (value === text) return [[]]
-  if (typeof value !== 'object' || value === null) return []
-  return Object.entries(value).flatMap(([key, one]) =>
-    pathsTo(text, one).map((path) => [Array.isArray(value) ? Number(key) : key, ...path]),
-  )
 }
