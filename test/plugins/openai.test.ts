@@ -124,6 +124,17 @@ t.test('a 400 about the request is mapped to our code and sentence, not retried 
   const cases: [number, object, number, string, string | null][] = [
     [400, { code: 'context_length_exceeded', message: VENDOR }, 400, 'context_length_exceeded', null],
     [400, { message: `This model's maximum context length is 8192 tokens (${VENDOR})`, code: 400 }, 400, 'context_length_exceeded', null],
+    ...[
+      'input length and `max_tokens` exceed context limit: 142251 + 64000 > 200000, decrease input length or `max_tokens` and try again',
+      'The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).',
+      "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
+      'Invalid request: Your request exceeded model token limit: 262144',
+      'Range of input length should be [1, 129024]',
+      'Prompt exceeds max length',
+      'Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192.',
+    ].map((message): [number, object, number, string, null] => [400, { message }, 400, 'context_length_exceeded', null]),
+    [400, { message: "Invalid schema for function 'read': context_window is not a string" }, 400, 'invalid_request', null],
+    [400, { message: `Bad request. ${'It was: '.repeat(50)} context window` }, 400, 'invalid_request', null],
     [400, { code: 'content_policy_violation' }, 400, 'content_filter', null],
     [400, { code: 'invalid_image_format' }, 400, 'invalid_image', null],
     [400, { message: 'bad', param: 'messages[0].content' }, 400, 'invalid_request', 'messages[0].content'],
@@ -187,6 +198,16 @@ t.test('any other upstream error is a 503 server_overloaded for the client', asy
     ),
     (answer) => respond(answer, 400, { error: { message: 'Incorrect API key provided' } }),
     (answer) => respond(answer, 400, { error: { code: 400, message: 'API key not valid. Please pass a valid API key.' } }),
+    ...[
+      { type: 'invalid_request_error', message: 'Your credit balance is too low to access the Anthropic API.' },
+      { message: 'You have reached your specified API usage limits. You will regain access on 2026-12-01.' },
+      { code: 'Arrearage', message: 'Access denied, please make sure your account is in good standing.' },
+      { code: 400, message: 'User location is not supported for the API use.' },
+    ].map(
+      (error): Script =>
+        (answer) =>
+          respond(answer, 400, { error }),
+    ),
     (answer) => respond(answer, 400, { error: { message: 'no such model', param: 'model' } }),
     (answer) => void answer.destroy(),
     (answer) => void answer.end('<html>'),

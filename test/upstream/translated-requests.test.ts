@@ -259,3 +259,16 @@ t.test('what the other wire cannot express is refused by name, and goes to the u
     t.match({ wire: call.wire, translated: call.translated }, { wire: client, translated: null })
   }
 })
+
+t.test('a message of one agent of Codex to another becomes one of a user', async (t) => {
+  const input = [
+    { role: 'user', content: 'Hi' },
+    { type: 'agent_message', author: '/root', recipient: '/root/reader', content: [{ type: 'input_text', text: 'Count the files.' }] },
+  ]
+  const text = 'Message from /root to /root/reader:'
+  t.same(sent('responses', { input }).messages, [...USER, { role: 'user', content: `${text}\nCount the files.` }])
+  const request = readResponsesRequest({ model: 'svc-code', input }, ALLOW).call(100, ids, () => 1000, ['messages'])
+  t.match(JSON.parse(request.body(TARGET)).messages.at(-1).content.slice(-2), [{ type: 'text', text }, { type: 'text', text: 'Count the files.' }])
+  const sealed = [{ type: 'agent_message', author: '/root', recipient: '/root/reader', content: [{ type: 'encrypted_content', encrypted_content: 'AAAA' }] }]
+  t.throws(() => sent('responses', { input: sealed }), { code: 'unsupported_parameter' }, 'one that only its service can read')
+})

@@ -28,13 +28,22 @@ const CLIENT_ERROR_CODES: Record<string, FaultCode> = {
   failed_to_download_image: 'invalid_image',
 }
 
-/** For servers that send no code for it. */
-const CONTEXT_TOO_LONG = /maximum context length|context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens/i
-/**
- * A refused API key is the operator's fault, also with status 400. Only the beginning of the message counts, because the rest may quote the
- * client's text.
- */
-const API_KEY_REFUSED = /^\W*(?:incorrect |invalid |missing |expired |no )?api[ _-]?key\b/i
+/** For servers that send no code for it: vLLM and SGLang, llama.cpp, Anthropic, Gemini, xAI, Kimi, Qwen, GLM, TGI. */
+const CONTEXT_TOO_LONG =
+  /context (?:length|window|size|limit)|(?:prompt|input) is too long|too many (?:input )?tokens|maximum prompt length|token count\W.{0,40}exceeds|exceeded model token limit|range of input length|prompt exceeds max|tokens \+ `?max_new_tokens/i
+/** Of a message. The rest may quote the client's text and schemas. */
+const OWN_WORDS = 300
+/** A refused API key, and an account without money or rights, are the operator's fault, also with status 400. Only the beginning of the message counts. */
+const OPERATOR_FAULT =
+  /^\W*(?:(?:incorrect |invalid |missing |expired |no )?api[ _-]?key\b|your (?:credit balance|account)\b|you have reached your specified api usage|this organization has been disabled|user location is not supported|(?:access denied.{0,40}|insufficient )(?:account|balance|credit|quota|funds))/i
+const OPERATOR_CODES = new Set([
+  'invalid_api_key',
+  'Arrearage',
+  'insufficient_quota',
+  'billing_not_active',
+  'billing_error',
+  'account_deactivated',
+])
 
 /** Names of request members that may appear in `param`; an upstream's other words do not pass. */
 const KNOWN_PARAMS = new Set(
@@ -56,9 +65,10 @@ export function clientErrorOf(status: number, body: string, { isTranslation }: P
   const error = errorIn(parsed(body)) ?? {}
   const mapped = clientErrorIn(error)
   if (mapped) return mapped
-  const message = ownText(error, 'message') || body
+  const message = (ownText(error, 'message') || body).slice(0, OWN_WORDS)
   const param = paramOf(error['param'])
-  if (error['code'] === 'invalid_api_key' || API_KEY_REFUSED.test(message) || param === null) return null
+  const isOfOperator = [error['code'], error['type']].some((one) => OPERATOR_CODES.has(String(one))) || OPERATOR_FAULT.test(message)
+  if (isOfOperator || param === null) return null
   if (CONTEXT_TOO_LONG.test(message)) return new Failure('context_length_exceeded')
   const isOfClient = param !== undefined && (!isTranslation || Object.values(DOCUMENTED_MEMBERS).every((members) => members.has(param)))
   return new Failure(

@@ -4,6 +4,7 @@ import type { Ids } from '../../wires/encrypted-ids.ts'
 import { joinDetails, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
 import { mediaParts, partsOf, textOfParts, textOnly, type Part } from './chat-parts.ts'
 import { customArguments, type ChatTools } from './chat-tools.ts'
+import { asUserMessage } from '../agent-messages.ts'
 import { refuseLostItem } from '../lost-tools.ts'
 
 export const OUTPUTS = ['function_call_output', 'custom_tool_call_output']
@@ -29,7 +30,8 @@ export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members
   ]
   const text = system.filter((one) => typeof one === 'string' && one !== '').join('\n\n')
   const conversation = openConversation(answered)
-  for (const [index, item] of items.entries()) if (index >= leading) addItem(conversation, item, `input[${index}]`, tools, ids)
+  for (const [index, item] of items.entries())
+    if (index >= leading) addItem(conversation, asUserMessage(item), `input[${index}]`, tools, ids)
   return [...(text === '' ? [] : [{ role: 'system', content: text }]), ...conversation.messages()]
 }
 

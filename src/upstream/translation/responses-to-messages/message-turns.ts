@@ -6,6 +6,7 @@ import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { inputOf, OUTPUTS } from '../responses-to-chat/chat-messages.ts'
 import { customArguments, type ChatTools } from '../responses-to-chat/chat-tools.ts'
+import { asUserMessage } from '../agent-messages.ts'
 import { refuseLostItem } from '../lost-tools.ts'
 import { blocksOf, resultBlock } from './content-blocks.ts'
 
@@ -28,7 +29,7 @@ export function turnsOf(body: Members, tools: ChatTools, ids: Ids): Turns {
     ...items.slice(0, leading).flatMap((item, index) => blocksOf(item, `input[${index}]`)),
   ]
   const turns = openTurns(answered)
-  for (const [index, item] of items.entries()) if (index >= leading) addItem(turns, item, `input[${index}]`, tools, ids)
+  for (const [index, item] of items.entries()) if (index >= leading) addItem(turns, asUserMessage(item), `input[${index}]`, tools, ids)
   const finished = turns.finish()
   // The wire refuses a conversation without messages.
   const [last] = finished.messages.length === 0 ? system.splice(-1) : []
