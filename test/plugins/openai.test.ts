@@ -153,6 +153,10 @@ t.test('a 400 about the request is mapped to our code and sentence, not retried 
       t.equal(await gateway.settled(), null)
     }
   }
+  const refused = gateway.logged.map((line) => JSON.parse(line)).filter(({ event }) => event === 'upstream_request_refused')
+  t.equal(refused.length, 2 * cases.length)
+  t.match(refused[0], { upstream: String, wire: 'chat', code: 'context_length_exceeded', err: { message: 'status 400, code context_length_exceeded' } })
+  t.notOk(JSON.stringify(refused.map(({ err }) => err)).includes(VENDOR), 'the words of an upstream may quote the request')
 })
 
 t.test('a 400 about a translated request names a member only if it is one of both wires', async (t) => {

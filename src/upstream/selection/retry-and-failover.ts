@@ -191,6 +191,10 @@ function allFailed(candidates: Candidate[], errors: Error[], now: number, header
 function failedOutcome(error: unknown, { upstream: { settings, breaker }, call }: Candidate, now: () => number, log: UpstreamLog): Outcome {
   if (error instanceof Failure) {
     breaker.succeeded()
+    log.info(
+      { event: 'upstream_request_refused', upstream: settings.name, wire: call.wire, code: error.code, err: error.cause },
+      'upstream refused a request',
+    )
     return 'refused'
   }
   breaker.failed(now())

@@ -59,7 +59,19 @@ const KNOWN_PARAMS = new Set(
  * Maps a response other than 200 to a call. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
  * unavailable, overloaded, or refuses our key, model or path.
  */
-export function clientErrorOf(status: number, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
+export function clientErrorOf(status: number, body: string, call: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
+  const failure = refusalOf(status, body, call)
+  return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(body)}`) })
+}
+
+/** What tells the upstream's error and cannot quote the request: its code and type. For the log. */
+function namesIn(body: string): string {
+  const { code, type } = errorIn(parsed(body)) ?? {}
+  const named = (value: unknown) => /^[\w.-]{1,64}$/.test(String(value ?? ''))
+  return `${named(code) ? `, code ${String(code)}` : ''}${named(type) ? `, type ${String(type)}` : ''}`
+}
+
+function refusalOf(status: number, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
   if (status === 413) return new Failure('payload_too_large')
   if (status !== 400 && status !== 422) return null
   const error = errorIn(parsed(body)) ?? {}
