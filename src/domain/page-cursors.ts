@@ -8,5 +8,8 @@ export function readCursor(cursor: string, form: RegExp, part?: 'query parameter
   const position = Buffer.from(cursor, 'base64url').toString()
   const [, ...groups] = form.exec(position) ?? []
   if (groups.length > 0 && writeCursor(position) === cursor) return groups
-  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }], part)
+  throw invalid(
+    [{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page; leave it out to begin with the first page' }],
+    part,
+  )
 }
