@@ -10,7 +10,7 @@ import { distributed } from './distributed.ts'
 import { films } from './films.ts'
 import { idle } from './idle.ts'
 import { images } from './images.ts'
-import { latency } from './latency.ts'
+import { latency, tail } from './latency.ts'
 import { lists } from './lists.ts'
 import { mcp } from './mcp.ts'
 import { operator } from './operator.ts'
@@ -24,7 +24,7 @@ import { webhooks } from './webhooks.ts'
 import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, queue, webhooks, start, images, films, lists, memory, distributed, distributed-plan,
+  --parts a,b       of coding, latency, tail, idle, tasks, queue, webhooks, start, images, films, lists, memory, distributed, distributed-plan,
                     distributed-tasks, distributed-webhooks, operator, profile, mcp, dashboard; all but the last seven by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
@@ -39,12 +39,12 @@ const USAGE = `npm run bench -- [options]
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
 const PARTS: Record<string, Part> = {
-  coding, latency, idle, tasks, queue, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-plan': distributed('one-plan'), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
+  coding, latency, tail, idle, tasks, queue, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed: distributed(), 'distributed-plan': distributed('one-plan'), 'distributed-tasks': distributed('tasks'), 'distributed-webhooks': distributed('webhooks'), operator, profile, mcp, dashboard,
 }
 
 const { values } = parseArgs({
   options: {
-    parts: { type: 'string', default: 'coding,latency,idle,tasks,queue,webhooks,start,images,films,lists,memory,distributed' },
+    parts: { type: 'string', default: 'coding,latency,tail,idle,tasks,queue,webhooks,start,images,films,lists,memory,distributed' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },

@@ -1,7 +1,8 @@
-/** Latency that Tollgate adds to a request at a steady rate that leaves every process mostly idle. */
+/** Latency that Tollgate adds to a request: at a steady rate that leaves every process mostly idle, and the slowest of a busy one. */
 import { steadily } from './load.ts'
+import { WORKLOADS } from './coding-workloads.ts'
 import { chatBytes, PACED, STREAM_END, THINKING } from './requests.ts'
-import type { Stage } from './stage.ts'
+import type { Choice, Stage } from './stage.ts'
 import { median, percentile } from './statistics.ts'
 import type { Table } from './table.ts'
 
@@ -48,4 +49,37 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
       return [name, both('direct'), both('bare'), both('tollgate'), added(0.5), added(0.99)]
     }),
   }
+}
+
+const BUSY = [
+  { name: 'chat, JSON', perSecond: 1500 },
+  { name: 'chat, 20 tokens in bursts', perSecond: 1000 },
+]
+const BUSY_CONNECTIONS = 64
+const BUSY_SECONDS = 6
+const SHARES = [0.5, 0.99, 0.999]
+
+/** The slowest requests of a steady rate that keeps a core a third busy, measured by turns. A round of each side warms up. */
+export async function tail(stage: Stage, { rounds }: Choice): Promise<Table> {
+  const model = await stage.model()
+  const sides = { 'pass-through': await stage.passthrough(model), Tollgate: await stage.tollgate('tail', model, { wire: 'both' }) }
+  const key = await stage.key('tail')
+  const rows: string[][] = []
+  for (const { name, perSecond } of BUSY) {
+    const workload = WORKLOADS.find((one) => one.name === name)
+    if (!workload) throw new Error(`there is no workload ${name}`)
+    const taken: Record<string, number[][]> = { 'pass-through': [], Tollgate: [] }
+    for (let round = -1; round < rounds; round++) {
+      for (const [side, { url }] of round % 2 === 0 ? Object.entries(sides) : Object.entries(sides).toReversed()) {
+        const some = await steadily({ url, bytes: [workload.bytes(key)] }, workload.expected, { connections: BUSY_CONNECTIONS, perSecond, count: perSecond * BUSY_SECONDS })
+        if (round >= 0) taken[side]?.push(SHARES.map((share) => percentile(some.map(({ ms }) => ms), share)))
+      }
+    }
+    for (const [side, all] of Object.entries(taken)) {
+      const slowest = all.map((one) => one[2] ?? Number.NaN)
+      rows.push([`${name}, ${perSecond}/s: ${side}`, ...SHARES.map((_, n) => median(all.map((one) => one[n] ?? Number.NaN)).toFixed(1)), slowest.map((ms) => ms.toFixed(0)).join(', ')])
+    }
+  }
+  for (const process of [...Object.values(sides).toReversed(), model]) await process.stop()
+  return { title: 'The slowest requests of a busy hour', head: ['milliseconds', 'p50', 'p99', 'p99.9', 'p99.9 by round'], rows }
 }

@@ -8,22 +8,25 @@ import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { KEPT_REQUESTS, type CodingRequest } from '../../src/domain/coding-requests.ts'
 
 const FLUSH_MS = 5_000
-/** Beyond these, while the store is away, the oldest are lost. */
-const WAITING_MAX = 10 * KEPT_REQUESTS
+/** Of one write: it is a transaction, for which those of the requests wait. */
+const WRITE_MAX = 200
+/** More than a process answers between two writes. Beyond these, while the store is away, the oldest are lost. */
+const WAITING_MAX = 20 * KEPT_REQUESTS
 
 async function requestHistory(app: FastifyInstance): Promise<void> {
   const { store, clock, log } = app
   let waiting: CodingRequest[] = []
 
   async function flush(): Promise<void> {
-    if (waiting.length === 0) return
-    const requests = waiting
+    const requests = newestOfEachPlan(waiting)
     waiting = []
-    try {
-      await store.logRequests(requests)
-    } catch (err) {
-      waiting = [...requests, ...waiting].slice(-WAITING_MAX)
-      throw err
+    for (let at = 0; at < requests.length; at += WRITE_MAX) {
+      try {
+        await store.logRequests(requests.slice(at, at + WRITE_MAX))
+      } catch (err) {
+        waiting = [...requests.slice(at), ...waiting]
+        throw err
+      }
     }
   }
 
@@ -34,7 +37,7 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     const { subscription, keyId } = caller.key
     const at = Math.round(clock() - (performance.now() - startedMs))
     waiting.push({ id, requestId, subscription, keyId, at, durationMs, status, code, isComplete, usage, charged })
-    if (waiting.length > WAITING_MAX) waiting.shift()
+    if (waiting.length >= 2 * WAITING_MAX) waiting = waiting.slice(-WAITING_MAX)
   })
 
   const writing = periodicTask(FLUSH_MS, flush, (err) =>
@@ -50,6 +53,17 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
       ),
     )
   })
+}
+
+/** Those that are kept. `requests`: the newest last. */
+function newestOfEachPlan(requests: readonly CodingRequest[]): CodingRequest[] {
+  const kept = new Map<string, number>()
+  const isKept = ({ subscription }: CodingRequest): boolean => {
+    const count = (kept.get(subscription) ?? 0) + 1
+    kept.set(subscription, count)
+    return count <= KEPT_REQUESTS
+  }
+  return requests.toReversed().filter(isKept).toReversed()
 }
 
 export default fp(requestHistory, {

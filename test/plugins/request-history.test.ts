@@ -80,3 +80,21 @@ t.test('what could not be written is written when its gateway stops', async (t) 
   await app.close()
   t.match(written, [{ subscription: 'demo/coder', status: 200 }])
 })
+
+t.test('of a busy plan only the newest are written, few in one transaction', async (t) => {
+  const writes: CodingRequest[][] = []
+  const { app } = await openEmbeddedProgram(t, {
+    before: (app) => {
+      app.store.logRequests = async (requests) => void writes.push(requests)
+    },
+  })
+  const end = (subscription: string, id: string): void => {
+    const request = { caller: { key: { subscription, keyId: 'key' } }, id: `req_${id}`, startedMs: performance.now() }
+    for (const told of app.endings) told(request as never, { reservation: id, status: 200, durationMs: 1, complete: true } as never)
+  }
+  end('demo/quiet', 'first')
+  for (let n = 0; n < 1500; n++) end('demo/coder', String(n))
+  await app.close()
+  t.same(writes.flat().map(({ id }) => id), ['first', ...Array.from({ length: 1000 }, (_, n) => String(500 + n))])
+  t.ok(writes.every((requests) => requests.length <= 200), 'requests of clients wait for no longer transaction')
+})
