@@ -142,7 +142,6 @@ t.test('a tool call without text before it has no empty text block', async (t) =
 
 t.test('thinking is signed, and its replay reaches the upstream as it was', async (t) => {
   const text = chat({ role: 'assistant', reasoning_content: 'Let me ' }, { reasoning_content: 'see.' }, call(0, 'a', 'read', '{}'))
-  t.match(assembled(eventsOf(stream('chat', text))).content, [{ type: 'tool_use' }], 'none without a request for it')
   const events = eventsOf(stream('chat', text, { thinking: { type: 'adaptive' } }))
   const { content } = assembled(events)
   t.match(content, [{ type: 'thinking', thinking: 'Let me see.', signature: /./ }, { type: 'tool_use' }])
@@ -154,6 +153,23 @@ t.test('thinking is signed, and its replay reaches the upstream as it was', asyn
   t.match(replayed.messages[2], { role: 'tool', tool_call_id: 'a' })
   const foreign = sent('responses', { messages: [...HI, { role: 'assistant', content: [{ type: 'thinking', thinking: 'x', signature: 'EqQBCgIYAhIM' }, { type: 'text', text: 'y' }] }, ...HI] })
   t.notOk(foreign.input.some(({ type }: Loose) => type === 'reasoning'), 'that of another service is left out')
+})
+
+t.test('what a model thought before its calls comes back to it, sealed, from a client that asked for no thinking', async (t) => {
+  const called = { id: 'a', type: 'function', function: { name: 'read', arguments: '{}' } }
+  const answer = (message: object) => ({ id: 'x', created: 5, usage: USAGE, choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: null, ...message } }] })
+  const thought = { reasoning_content: 'Let me see.' }
+  const streamed = (...deltas: object[]) => assembled(eventsOf(stream('chat', chat({ role: 'assistant', reasoning_content: 'Let me ' }, { reasoning_content: 'see.' }, ...deltas)))).content
+  for (const content of [whole('chat', answer({ ...thought, tool_calls: [called] })).content, streamed(call(0, 'a', 'read', '{}'))]) {
+    t.strictSame(content.map(({ type }: Loose) => type), ['redacted_thinking', 'tool_use'])
+    t.notOk(JSON.stringify(content).includes('Let me'))
+    const messages = [...HI, { role: 'assistant', content }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: content[1].id, content: 'ok' }] }]
+    t.match(sent('chat', { messages: structuredClone(messages) }).messages[1], { role: 'assistant', reasoning_content: 'Let me see.', tool_calls: [{ id: 'a' }] })
+    for (const wire of ['responses', 'messages'] as const) t.notMatch(JSON.stringify(sent(wire, { messages: structuredClone(messages) })), /sealed_|redacted/, `not to an upstream of ${wire}`)
+  }
+  for (const content of [whole('chat', answer({ ...thought, content: 'I look.', tool_calls: [called] })).content, streamed({ content: 'I look.' }, call(0, 'a', 'read', '{}'))])
+    t.strictSame(content.map(({ type }: Loose) => type), ['text', 'redacted_thinking', 'tool_use'], 'text comes first')
+  for (const content of [whole('chat', answer({ ...thought, content: 'Hi' })).content, streamed({ content: 'Hi' })]) t.match(content, { length: 1, 0: { type: 'text' } }, 'an answer without calls has its text alone')
 })
 
 t.test('a stop sequence ends the answer, is named, and nothing follows it', async (t) => {

@@ -11,6 +11,8 @@ export type ContentBlocks = {
   /** Whether a block of this key was opened. */
   has(key: string): boolean
   open(key: string, start: Members): void
+  /** Keeps a block without deltas, if there is one, for the next call that is opened: it goes in front of that. */
+  withhold(key: string, block: Members | null): void
   /** Throws `BadAnswer` when too much waits. */
   delta(key: string, delta: Members): void
   /** Ends the block of this key, if it is open. */
@@ -23,6 +25,7 @@ export type ContentBlocks = {
 export function openContentBlocks(emit: (event: Members) => void): ContentBlocks {
   const open: Block[] = []
   const keys = new Set<string>()
+  const withheld = new Map<string, Members>()
   let index = 0
   let waiting = 0
 
@@ -39,11 +42,20 @@ export function openContentBlocks(emit: (event: Members) => void): ContentBlocks
     }
   }
 
+  function add(key: string, start: Members, ended: boolean): void {
+    keys.add(key)
+    open.push({ key, start, waiting: [], started: false, ended })
+  }
+
   return {
     has: (key) => keys.has(key),
+    withhold: (key, block) => void (block && withheld.set(key, block)),
     open(key, start) {
-      keys.add(key)
-      open.push({ key, start, waiting: [], started: false, ended: false })
+      if (start['type'] === 'tool_use') {
+        for (const [name, block] of withheld) add(name, block, true)
+        withheld.clear()
+      }
+      add(key, start, false)
       flush()
     },
     delta(key, delta) {

@@ -6,7 +6,7 @@ import { signatureOf } from './thinking-signature.ts'
 
 /** What the answer depends on beside the upstream's. */
 export type MessageContext = {
-  /** Whether the answer has thinking blocks. */
+  /** Whether the answer has thinking blocks. Else what the model thought before its calls is sealed. */
   thinking: boolean
   stopSequences: readonly string[]
   /** Of the prompt, estimated: told before the upstream reports its usage. */
@@ -32,17 +32,30 @@ function hasRefusal({ content }: Members): boolean {
 /** The content of a whole response, and its end. */
 export function contentOf(response: Members, { thinking, stopSequences }: MessageContext): { content: Members[]; stop: Stop } {
   const content: Members[] = []
-  for (const block of (response['output'] as Members[]).flatMap(blocksOf)) {
-    if (block['type'] !== 'text') {
-      if (thinking || block['type'] === 'tool_use') content.push(block)
-      continue
-    }
-    const filter = openStopFilter(stopSequences)
-    const text = filter.push(String(block['text'])) + filter.flush()
-    if (text !== '') content.push({ ...block, text })
-    if (filter.stopped()) return { content, stop: { reason: 'stop_sequence', sequence: filter.found() } }
+  const withheld: Members[] = []
+  for (const item of response['output'] as Members[]) {
+    if (item['type'] === 'function_call') content.push(...withheld.splice(0))
+    if (item['type'] === 'reasoning' && !thinking) {
+      const block = withheldOf(item)
+      if (block) withheld.push(block)
+    } else if (item['type'] !== 'message') content.push(...blocksOf(item))
+    else
+      for (const block of blocksOf(item)) {
+        const filter = openStopFilter(stopSequences)
+        const text = filter.push(String(block['text'])) + filter.flush()
+        if (text !== '') content.push({ ...block, text })
+        if (filter.stopped()) return { content, stop: { reason: 'stop_sequence', sequence: filter.found() } }
+      }
   }
   return { content, stop: stopOf(response) }
+}
+
+/**
+ * The reasoning of a finished item for a client that asked for none: it gets it, sealed, with the calls that follow, because many models refuse the results of
+ * calls that come back without it. Null for reasoning that nobody could read.
+ */
+export function withheldOf(item: Members): Members | null {
+  return ownText(item, 'encrypted_content') === '' ? null : { type: 'redacted_thinking', data: signatureOf(item) }
 }
 
 /** The content blocks of a finished item; none for an item that the wire does not have. */

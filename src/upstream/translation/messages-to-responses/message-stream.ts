@@ -11,7 +11,7 @@ import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
 import { openContentBlocks } from './content-blocks.ts'
 import { endEvents, DELTA_HEAD, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
 import { messageUsage } from '../../wires/messages/message-usage.ts'
-import { blocksOf, stopOf, toolUseOf, type MessageContext } from './message-content.ts'
+import { blocksOf, stopOf, toolUseOf, withheldOf, type MessageContext } from './message-content.ts'
 import { signatureOf } from './thinking-signature.ts'
 
 /** The deltas of thinking, and the member that numbers the parts of each. */
@@ -127,11 +127,12 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
       begin(key, item)
       return argument(key, ownText(item, 'arguments'))
     }
+    if (item['type'] === 'reasoning' && !context.thinking) return blocks.withhold(key, withheldOf(item))
     for (const [index, block] of blocksOf(item).entries()) {
       const part = `${key}.${index}`
       if (block['type'] === 'text' && !hasText(key)) text(part, String(block['text']))
-      if (block['type'] === 'redacted_thinking' && context.thinking) blocks.open(key, block)
-      if (block['type'] === 'thinking' && context.thinking) {
+      if (block['type'] === 'redacted_thinking') blocks.open(key, block)
+      if (block['type'] === 'thinking') {
         thought(key, 'response.reasoning_summary_text.delta', { delta: block['thinking'] })
         blocks.delta(key, { type: 'signature_delta', signature: block['signature'] })
       }

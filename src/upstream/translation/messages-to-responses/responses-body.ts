@@ -9,7 +9,7 @@ import { toolMembers } from './function-tools.ts'
 /** The Responses wire's efforts end at `high` for most models. */
 const EFFORTS: Record<string, string> = { low: 'low', medium: 'medium', high: 'high', xhigh: 'high', max: 'high' }
 
-/** Whether the client asks for thinking: without, an answer has no thinking blocks, which many clients do not expect. */
+/** Whether the client asks for thinking: without, an answer has none that can be read, because many clients do not expect it. */
 export function asksForThinking(body: Members): boolean {
   const thinking = own(body, 'thinking')
   return isMembers(thinking) && own(thinking, 'type') !== 'disabled'
