@@ -201,6 +201,7 @@ t.test('tools that a conversation adds and takes away, and system messages that 
       ...HI,
       { role: 'system', content: [{ type: 'text', text: 'Stay brief.' }, refer('tool_addition', 'second'), refer('tool_removal', 'fourth')], clear_at: 'next_user_message' },
       { role: 'system', output_config: { effort: 'low' } },
+      { role: 'system', content: [], output_config: { effort: 'high' } },
     ],
   }
   for (const wire of ['responses', 'chat'] as const) {

@@ -20,8 +20,8 @@ export function restoredTurns(messages: readonly Members[], ids: Ids): Members[]
     if (!Array.isArray(content)) return message
     return { ...message, content: (content as unknown[]).filter((block) => !isMembers(block) || restore(block, ids)) }
   })
-  // Without its thinking such a turn has nothing.
-  return turns.filter(({ content }) => !Array.isArray(content) || content.length > 0)
+  // Without its thinking a turn may have nothing. That of the system may change settings alone.
+  return turns.filter(({ content, output_config: settings }) => !Array.isArray(content) || content.length > 0 || isMembers(settings))
 }
 
 /** Whether the last turn of the model has calls and does not begin with its thinking, which the wire refuses while a budget for thinking is set. */
