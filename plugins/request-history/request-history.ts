@@ -30,6 +30,13 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     }
   }
 
+  function dropOldest(): void {
+    const kept = newestOfEachPlan(waiting)
+    waiting = kept.slice(-WAITING_MAX)
+    const count = kept.length - waiting.length
+    if (count > 0) log.warn({ event: 'requests_dropped', count }, 'more coding requests than the history can hold, the oldest are lost')
+  }
+
   app.endings.push((request, line) => {
     const { caller, id: requestId, startedMs } = request
     const { reservation: id, status, code = null, durationMs, complete: isComplete, tokens: usage = null, charged = null } = line
@@ -37,7 +44,7 @@ async function requestHistory(app: FastifyInstance): Promise<void> {
     const { subscription, keyId } = caller.key
     const at = Math.round(clock() - (performance.now() - startedMs))
     waiting.push({ id, requestId, subscription, keyId, at, durationMs, status, code, isComplete, usage, charged })
-    if (waiting.length >= 2 * WAITING_MAX) waiting = waiting.slice(-WAITING_MAX)
+    if (waiting.length >= 2 * WAITING_MAX) dropOldest()
   })
 
   const writing = periodicTask(FLUSH_MS, flush, (err) =>

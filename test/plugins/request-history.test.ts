@@ -98,3 +98,19 @@ t.test('of a busy plan only the newest are written, few in one transaction', asy
   t.same(writes.flat().map(({ id }) => id), ['first', ...Array.from({ length: 1000 }, (_, n) => String(500 + n))])
   t.ok(writes.every((requests) => requests.length <= 200), 'requests of clients wait for no longer transaction')
 })
+
+t.test('what the history cannot hold is lost with a line that counts it', async (t) => {
+  const logged: string[] = []
+  const written: CodingRequest[] = []
+  const { app } = await openEmbeddedProgram(t, { before: (app) => void (app.store.logRequests = async (requests) => void written.push(...requests)), logged })
+  // Of 30 plans in turn, of which the first has far more than are kept.
+  const end = (n: number, plan: number): void => {
+    const request = { caller: { key: { subscription: `demo/${plan}`, keyId: 'key' } }, id: `req_${n}`, startedMs: performance.now() }
+    for (const told of app.endings) told(request as never, { reservation: String(n), status: 200, durationMs: 1, complete: true } as never)
+  }
+  for (let n = 0; n < 40_000; n++) end(n, n < 11_000 ? 0 : n % 30)
+  await app.close()
+  const lines = logged.map((line) => JSON.parse(line)).filter(({ event }) => event === 'requests_dropped')
+  t.match(lines, [{ level: 40, count: 9033 }])
+  t.same(written.map(({ id }) => id), Array.from({ length: 20_000 }, (_, n) => String(20_000 + n)))
+})
