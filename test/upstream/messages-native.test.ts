@@ -84,6 +84,20 @@ t.test('the client learns what the server cleared from the context, where it tel
   for (const last of [answer({}), events({}).at(-2)]) t.notOk('context_management' in last)
 })
 
+t.test('compaction by the server is refused, and what it and an advisor bill beside an answer is charged', async (t) => {
+  const compacting = { edits: [{ type: 'clear_tool_uses_20250919' }, { type: 'compact_20260112' }] }
+  for (const wire of ['messages', 'responses', 'chat'] as const) t.throws(() => callOf({ context_management: compacting }, [wire]), { code: 'invalid_request', facts: { param: 'context_management.edits[1]' } })
+  t.throws(() => callOf({ compaction: { type: 'summarize' } }), { code: 'invalid_request', facts: { param: 'compaction' } })
+  const spent = (type: string) => ({ type, input_tokens: 100, cache_read_input_tokens: 50, cache_creation_input_tokens: 7, output_tokens: 10 })
+  const usage = { ...MESSAGE_USAGE, iterations: [spent('compaction'), spent('message'), spent('advisor_message'), null] }
+  const charged = { input: 20 + 314, cachedInput: 8 + 100, output: 5 + 20 }
+  const content = [{ type: 'text', text: 'Hi' }]
+  t.strictSame(callOf().rewriteJson(messageAnswer(content, 'end_turn', { usage })).usage, charged)
+  const rewriter = callOf({ stream: true }).openRewriter()
+  t.match(assembledMessage(eventsOf(rewrite(rewriter, [Buffer.from(messagesStream(content).replace('"usage":{"output_tokens"', `"usage":{"iterations":${JSON.stringify(usage.iterations)},"output_tokens"`))]))).usage, { output_tokens: charged.output })
+  t.strictSame(rewriter.usage(), charged)
+})
+
 t.test('no tokens at all are asked for to fill the cache, and the prompt is charged', async (t) => {
   t.equal(sent({ max_tokens: 0 }).max_tokens, 0)
   const upstream = await openUpstream((answer) => respond(answer, 200, messageAnswer([], 'max_tokens', { usage: { ...MESSAGE_USAGE, output_tokens: 0 } })))

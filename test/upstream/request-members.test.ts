@@ -134,7 +134,7 @@ const MESSAGES: Record<string, Row> = {
   model: ['rrr', 'other'],
   billing_policy: ['---', {}],
   cache_control: ['--c', { type: 'ephemeral' }],
-  compaction: ['---', {}],
+  compaction: ['rrr', {}],
   container: ['---', 'c'],
   context_management: ['--c', { edits: [{ type: 'clear_tool_uses_20250919' }] }],
   diagnostics: ['---', {}],

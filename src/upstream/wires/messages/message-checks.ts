@@ -7,6 +7,7 @@ const MEMBERS: MemberTypes = {
   system: 'string or objects',
   tools: 'objects',
   tool_choice: 'object',
+  context_management: 'object',
   thinking: 'object',
   output_config: 'object',
   metadata: 'object',
@@ -40,6 +41,7 @@ export function checkMessagesBody(value: unknown): MessagesBody {
   const messages = own(body, 'messages')
   if (!Array.isArray(messages) || messages.length === 0) throw invalid('messages', 'messages is required, with at least one message.')
   for (const [index, message] of (messages as Members[]).entries()) checkMessage(message, `messages[${index}]`)
+  refuseCompaction(body)
   for (const [index, tool] of ((own(body, 'tools') ?? []) as Members[]).entries()) checkTool(tool, `tools[${index}]`)
   const sequences = (own(body, 'stop_sequences') ?? []) as string[]
   if (sequences.length > MAX_SEQUENCES || sequences.some(({ length }) => length > MAX_SEQUENCE_LENGTH))
@@ -48,6 +50,15 @@ export function checkMessagesBody(value: unknown): MessagesBody {
       `stop_sequences: at most ${MAX_SEQUENCES} sequences of at most ${MAX_SEQUENCE_LENGTH} characters are supported.`,
     )
   return body as MessagesBody
+}
+
+/** Its summary would replace the conversation. Without effect, the conversation would grow until the model refuses it. */
+function refuseCompaction(body: Members): void {
+  const edits = own((own(body, 'context_management') ?? {}) as Members, 'edits')
+  const edit = Array.isArray(edits) ? edits.findIndex((one) => isMembers(one) && ownText(one, 'type').startsWith('compact_')) : -1
+  const param = edit >= 0 ? `context_management.edits[${edit}]` : (own(body, 'compaction') ?? null) === null ? null : 'compaction'
+  if (param !== null)
+    throw invalid(param, `${param}: the server does not compact conversations on this endpoint. Compact them in the client.`)
 }
 
 function checkMessage(message: Members, path: string): void {

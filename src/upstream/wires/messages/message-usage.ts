@@ -7,9 +7,12 @@ const count: Clean = or(countOf, 0)
 const cacheCreation = object({ ephemeral_5m_input_tokens: count, ephemeral_1h_input_tokens: count })
 const serverTools = object({ web_search_requests: count, web_fetch_requests: count })
 
+/** The iterations of a request whose tokens are billed beside its counts. */
+const APART: unknown[] = ['compaction', 'advisor_message']
 const INPUT = ['input_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens']
 
-const inputOf = (usage: Members): number => INPUT.reduce((sum, name) => sum + (countOf(own(usage, name)) ?? 0), 0)
+const countsOf = (usage: Members, names: string[]): number => names.reduce((sum, name) => sum + (countOf(own(usage, name)) ?? 0), 0)
+const inputOf = (usage: Members): number => countsOf(usage, INPUT)
 
 /**
  * What a stream reported so far, and a later report of it: some servers count the prompt at the beginning alone and tell 0 at the end. The larger output
@@ -32,16 +35,18 @@ export function inclusiveUsage(usage: unknown): Members | null {
   if (output === null || INPUT.some(isFaulty)) return null
   const details = own(usage, 'output_tokens_details')
   const thinking = isMembers(details) ? countOf(own(details, 'thinking_tokens')) : 0
-  const [read, written] = ['cache_read_input_tokens', 'cache_creation_input_tokens'].map((name) => countOf(own(usage, name)) ?? 0)
-  const input = inputOf(usage)
   // No prompt is empty: it was not counted.
-  if (input === 0) return null
+  if (inputOf(usage) === 0) return null
+  const iterations = own(usage, 'iterations')
+  const apart = Array.isArray(iterations) ? (iterations as unknown[]).filter(isMembers).filter(({ type }) => APART.includes(type)) : []
+  const sum = (...names: string[]) => [usage, ...apart].reduce((total, one) => total + countsOf(one, names), 0)
+  const [input, allOutput] = [sum(...INPUT), sum('output_tokens')]
   return {
     input_tokens: input,
-    input_tokens_details: { cached_tokens: read, cache_write_tokens: written },
-    output_tokens: output,
+    input_tokens_details: { cached_tokens: sum('cache_read_input_tokens'), cache_write_tokens: sum('cache_creation_input_tokens') },
+    output_tokens: allOutput,
     output_tokens_details: { reasoning_tokens: thinking ?? 0 },
-    total_tokens: input + output,
+    total_tokens: input + allOutput,
   }
 }
 
