@@ -153,7 +153,7 @@ function plainOf(bytes: Buffer): { value: unknown } | null {
 
 const IDS = openIds([Buffer.alloc(48, 1)])('acme/coder')
 const ALLOWED = new Set<string>()
-const TARGET = { model: 'upstream', maxTokensField: null, policy: { allow: ALLOWED, drop: ALLOWED, force: {} } }
+const TARGET = { origin: 'one', model: 'upstream', maxTokensField: null, policy: { allow: ALLOWED, drop: ALLOWED, force: {} } }
 
 /** Any body is refused as a fault of the request, or becomes JSON for the upstream. */
 function checkReader(read: typeof readChatRequest, text: string): void {

@@ -8,7 +8,7 @@ import { readResponsesRequest } from '../../src/upstream/wires/responses/respons
 import { WIRES, type CodingRequest, type WireName } from '../../src/upstream/wires/wire.ts'
 
 const open = openIds([Buffer.alloc(48, 1)])
-const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const TARGET = { origin: 'one', model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const NONE: ReadonlySet<string> = new Set()
 
 const session = new Session()

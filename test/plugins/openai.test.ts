@@ -83,7 +83,7 @@ t.test('ids are encrypted for clients and decrypted for the upstream', async (t)
   upstream.respondWith((answer) => respond(answer, 200, response('completed', items)))
   const { output } = (await responses(gateway)).body
   t.match(output[1], { namespace: 'files', name: 'read', call_id: /^call_/ })
-  t.match(output[0].encrypted_content, /^enc_[A-Za-z0-9_-]+$/, 'its form can name a vendor')
+  t.match(output[0].encrypted_content, /^enc[a-z]{4}_[A-Za-z0-9_-]+$/, 'its form can name a vendor')
   t.notOk(JSON.stringify(output).includes(VENDOR))
   await responses(gateway, {
     input: [{ role: 'user', content: 'x' }, ...output, { type: 'function_call_output', call_id: output[1].call_id, output: 'y' }],

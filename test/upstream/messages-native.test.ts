@@ -13,7 +13,7 @@ import { ESTIMATE, openRequestIds, randomOf, rewrite } from './translation.ts'
 
 const ids = openRequestIds()
 
-const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const TARGET = { origin: 'one', model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const CACHED = { cache_control: { type: 'ephemeral', ttl: '1h' } }
 
 function callOf(more: object = {}, wires: WireName[] = ['messages'], cap = 4096, allowed = new Set<string>()): UpstreamCall {
@@ -120,7 +120,7 @@ t.test('a budget of thinking stays below the limit of tokens that the plan sets'
 t.test('answers in JSON and in events are whole, say the same, and count cached tokens', async (t) => {
   const expected = {
     model: 'svc-code',
-    content: [{ type: 'thinking', thinking: 'I look.', signature: /^sig_/ }, { type: 'redacted_thinking', data: /^sig_/ }, { type: 'text', text: 'Grüße an 😀.' }, { type: 'tool_use', id: /^toolu_/, name: 'read', input: { path: 'a.txt' } }],
+    content: [{ type: 'thinking', thinking: 'I look.', signature: /^sig[a-z]{4}_/ }, { type: 'redacted_thinking', data: /^sig[a-z]{4}_/ }, { type: 'text', text: 'Grüße an 😀.' }, { type: 'tool_use', id: /^toolu_/, name: 'read', input: { path: 'a.txt' } }],
     stop_reason: 'tool_use',
     usage: { input_tokens: 12, cache_read_input_tokens: 8, cache_creation_input_tokens: 0, output_tokens: 5 },
   }
@@ -199,7 +199,7 @@ t.test('streams of careless servers are as the wire has them', async (t) => {
     ['an empty text before a tool', start() + block(0, { type: 'text', text: '' }) + stop(0) + block(1, CALL) + stop(1) + END, [{ type: 'tool_use', input: CALL.input }]],
     ['no end of a block', start() + block(0, { type: 'text', text: 'H' }) + delta(0, text('i')) + block(1, { ...CALL, id: '', input: {} }) + delta(1, { type: 'input_json_delta', partial_json: '{"a":1}' }) + END, [{ text: 'Hi' }, { type: 'tool_use', id: /^toolu_/, input: { a: 1 } }]],
     ['blocks and deltas of the vendor', start() + block(0, { type: VENDOR }) + delta(0, { type: VENDOR, text: VENDOR }) + stop(0) + block(1, { type: 'text', text: '' }) + delta(1, text('Hi')) + stop(1) + END, [{ type: 'text', text: 'Hi' }]],
-    ['no signature', start() + block(0, { type: 'thinking', thinking: 'a' }) + stop(0) + END, [{ type: 'thinking', thinking: 'a', signature: /^sig_/ }]],
+    ['no signature', start() + block(0, { type: 'thinking', thinking: 'a' }) + stop(0) + END, [{ type: 'thinking', thinking: 'a', signature: /^sig[a-z]{4}_/ }]],
   ]
   for (const [name, stream, content] of cases) {
     const message = assembled(stream)

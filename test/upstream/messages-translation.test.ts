@@ -10,7 +10,7 @@ import { ESTIMATE, openRequestIds, randomOf, rewrite } from './translation.ts'
 
 const ids = openRequestIds()
 
-const TARGET = { model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const TARGET = { origin: 'one', model: 'big', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const HI = [{ role: 'user', content: 'Hi' }]
 
 function callOf(wire: WireName, more: object = {}): UpstreamCall {

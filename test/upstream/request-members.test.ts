@@ -10,7 +10,7 @@ import { WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
 import { membersOf, sdkTypes, typesIn } from './sdk-types.ts'
 import { ids } from './translation.ts'
 
-const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const TARGET = { origin: 'one', model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 const HI = [{ role: 'user', content: 'Hi' }]
 const BASE: Record<WireName, object> = {
   chat: { model: 'svc-code', messages: HI },

@@ -42,9 +42,9 @@ const CHAT_MESSAGE = {
 }
 
 const OUTPUT = [
-  { type: 'reasoning', status: 'completed', summary: [], content: [{ type: 'reasoning_text', text: 'Let me think.' }], encrypted_content: /^sealed_/ },
+  { type: 'reasoning', status: 'completed', summary: [], content: [{ type: 'reasoning_text', text: 'Let me think.' }], encrypted_content: /^seal[a-z]{4}_/ },
   { type: 'message', status: 'completed', role: 'assistant', content: [{ type: 'output_text', text: 'Wörld 😀', annotations: [{ type: 'url_citation', url: 'https://a.example' }] }] },
-  { type: 'function_call', status: 'completed', call_id: /^call_/, name: 'read', arguments: '{"a":1}' },
+  { type: 'function_call', status: 'completed', call_id: /^call[a-z]{4}_/, name: 'read', arguments: '{"a":1}' },
   { type: 'function_call', status: 'completed', call_id: /^call_/, name: 'list', namespace: 'files', arguments: '{}' },
   { type: 'custom_tool_call', call_id: /^call_/, name: 'patch', input: 'x "y"' },
 ]

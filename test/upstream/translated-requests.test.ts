@@ -10,7 +10,7 @@ import type { Loose } from './gateway.ts'
 const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
 /** Allows everything that a request may name. */
 const ALLOW = new Set(['prompt', 'item_reference', 'file_id'])
-const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
+const TARGET = { origin: 'one', model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 
 /** The body that an upstream of the other wire gets, without its model and limit. */
 function sent(client: WireName, more: object): Loose {

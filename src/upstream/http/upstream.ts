@@ -28,6 +28,7 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
     breaker: openBreaker(settings.breaker),
     pool: openConnectionPool(url, settings.timeouts.connectMs),
     target: {
+      origin: `${settings.name} ${settings.baseUrl} ${settings.model}`,
       model: settings.model,
       maxTokensField: settings.maxTokensField ?? null,
       policy,

@@ -19,7 +19,7 @@ const takes = (upstream: Upstream, { wire, needs }: UpstreamCall) =>
 
 /**
  * The upstreams for a call: lower priority numbers first, within a priority those of the client's wire before those that need a translation,
- * then at random by weight. `random` returns numbers in [0, 1).
+ * then the one that gave the reasoning of the conversation, which the others cannot read, then at random by weight. `random` returns numbers in [0, 1).
  */
 export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>, random: () => number): Candidate[] {
   const candidates: Candidate[] = []
@@ -32,9 +32,10 @@ export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>,
   return candidates
     .map((candidate) => {
       const { priority, weight } = candidate.upstream.settings
-      return { candidate, priority, wire: candidate.call === call ? 0 : 1, draw: -Math.log(1 - random()) / weight }
+      const reads = candidate.call.isReadBy(candidate.upstream.target.origin) ? 0 : 1
+      return { candidate, priority, wire: candidate.call === call ? 0 : 1, reads, draw: -Math.log(1 - random()) / weight }
     })
-    .sort((a, b) => a.priority - b.priority || a.wire - b.wire || a.draw - b.draw)
+    .sort((a, b) => a.priority - b.priority || a.wire - b.wire || a.reads - b.reads || a.draw - b.draw)
     .map(({ candidate }) => candidate)
 }
 

@@ -91,6 +91,10 @@ function markingIds(ordered: Found[]): Ids & { isUsed(): boolean } {
       return index < 0 ? use() : encryptedMark(prefix, index)
     },
     decrypt: use,
+    seal: use,
+    origin: '',
+    isFrom: () => false,
+    opened: new Map(),
     pseudonym: use,
     fresh: use,
     isUsed: () => used,

@@ -19,7 +19,7 @@ export type TemplateStream<F> = {
   own(name: OwnName): string
   /** What stands before the JSON of an event, by the beginning of that JSON. */
   head(json: string): string
-  ids: Ids
+  ids: Pick<Ids, 'encrypt'>
 }
 
 export type EventTemplates<F> = {

@@ -68,7 +68,7 @@ const SHAPES: Record<WireName, Shape> = {
 const MAX_IN_VAIN = 8
 
 /** Templates have no ids of the upstream. */
-const NO_IDS = { encrypt: () => '', decrypt: () => '', pseudonym: () => '', fresh: () => '' }
+const NO_IDS = { encrypt: () => '' }
 
 /** `sets`: of the upstream, which speaks the wire `from`. */
 export function openContinuedText(

@@ -7,12 +7,19 @@ import { createCipheriv, createDecipheriv, createHmac, randomUUID } from 'node:c
 import { Failure } from '../../domain/errors.ts'
 import { openRecentIds } from './recent-ids.ts'
 
-/** The ids of one request. */
+/** The ids of one request, and what it replays that only one upstream can read. */
 export type Ids = {
   /** The upstream's id as the client sees it. The prefix of its first occurrence is kept. */
   encrypt(prefix: string, id: string): string
   /** The upstream's id, or the same text if it was not encrypted for this subscription. Throws `invalid_request` for too many in one request. */
   decrypt(id: string): string
+  /** Encrypts what only the upstream can read that answers now, whose `origin` is set before. The client cannot tell from it which one that is. */
+  seal(prefix: Sealed, text: string): string
+  origin: string
+  /** Whether the upstream with this `origin` gave what was sealed. True for what earlier releases sealed, which does not tell. */
+  isFrom(origin: string, sealed: string): boolean
+  /** The opened parts of the conversation that only the upstream can read that gave them, in order, and what they were sealed as. */
+  readonly opened: Map<object, string>
   /** Stands for a name of an end user or a cache. The same for every request of the subscription, and for no other one. */
   pseudonym(name: string): string
   /** A new id where the upstream gave none. */
@@ -20,6 +27,11 @@ export type Ids = {
 }
 
 const PREFIX = /^(?:chatcmpl-|[a-z]{2,8}_)/
+/** What is sealed: the content of a reasoning item, the signature of thinking, a call with its `extra_content`, the reasoning of another wire. */
+export type Sealed = 'enc' | 'sig' | 'call' | 'seal'
+/** Four letters behind the prefix tell the origin to those who have the key. Earlier releases read over them. */
+const SIGNED = /^(?:enc|sig|call|seal)([a-z]{4})_/
+const LETTERS = 26
 const SHORTEST = 11
 /** Searched for, because a pattern that matches megabytes of a class of characters overflows the stack of the regular expression. */
 const NOT_BASE64URL = /[^A-Za-z0-9_-]/
@@ -52,7 +64,7 @@ export function openIds(
   return (subscription) => {
     const cached = new Map<string, string>()
     let count = 0
-    return {
+    const ids: Ids = {
       encrypt(prefix, id) {
         const known = cached.get(id)
         if (known !== undefined) return known
@@ -69,9 +81,22 @@ export function openIds(
               return decryptWithAny(keys, subscription, body) ?? id
             })
       },
+      seal(prefix, text) {
+        const body = encryptId(keys[0], subscription, text)
+        return `${prefix}${originSign(keys[0], subscription, ids.origin, body)}_${body}`
+      },
+      origin: '',
+      isFrom(origin, sealed) {
+        const [prefix, sign] = SIGNED.exec(sealed) ?? []
+        if (prefix === undefined) return true
+        const body = sealed.slice(prefix.length)
+        return keys.some((key) => originSign(key, subscription, origin, body) === sign)
+      },
+      opened: new Map(),
       pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
+    return ids
   }
 }
 
@@ -91,6 +116,14 @@ function bodyOf(id: string): string | null {
 
 function tagOf(key: Key, subscription: string, id: string): Buffer {
   return createHmac('sha256', key.mac).update(`${subscription}\0${id}`).digest().subarray(0, TAG_BYTES)
+}
+
+/** Another one for each text, so that clients cannot tell upstreams apart. */
+function originSign(key: Key, subscription: string, origin: string, body: string): string {
+  const mac = createHmac('sha256', key.mac)
+    .update(`origin\0${subscription}\0${origin}\0${body.slice(0, TAG_BYTES * 2)}`)
+    .digest()
+  return String.fromCharCode(...[...mac.subarray(0, 4)].map((byte) => 97 + (byte % LETTERS)))
 }
 
 function counterOf(tag: Buffer): Buffer {

@@ -13,7 +13,7 @@ const MAX_EXTRA_LENGTH = 64 * 1024
 /** The id that the client gets for a tool call. `extra`: the call's `extra_content`, where vendors put the thought's signature. */
 export function sealCallId(id: string, extra: unknown, ids: Ids): string {
   const json = isMembers(extra) ? JSON.stringify(extra) : ''
-  return ids.encrypt('call_', json === '' || json.length > MAX_EXTRA_LENGTH ? id : id + SEPARATOR + json)
+  return json === '' || json.length > MAX_EXTRA_LENGTH ? ids.encrypt('call_', id) : ids.seal('call', id + SEPARATOR + json)
 }
 
 /** The upstream's id and, if it was sealed with one, the `extra_content` of the call. */
@@ -33,16 +33,21 @@ export type SealedReasoning = {
   item?: Members
 }
 
+/** With or without the letters of its origin. */
+const SEALED = /^seal[a-z]{2,4}_/
+
 /** Seals reasoning for the subscription of `ids`; `openReasoning` opens it. */
 export function sealReasoning(reasoning: SealedReasoning, ids: Ids): string {
-  return ids.encrypt('sealed_', JSON.stringify(reasoning))
+  return ids.seal('seal', JSON.stringify(reasoning))
 }
 
 /** Null for text that was not sealed for this subscription. */
 export function openReasoning(sealed: unknown, ids: Ids): SealedReasoning | null {
-  if (typeof sealed !== 'string' || !sealed.startsWith('sealed_')) return null
+  if (typeof sealed !== 'string' || !SEALED.test(sealed)) return null
   const plain = ids.decrypt(sealed)
-  return plain === sealed ? null : (parsed(plain) as SealedReasoning | null)
+  const opened = plain === sealed ? null : (parsed(plain) as SealedReasoning | null)
+  for (const part of [opened?.details, opened?.item]) if (part) ids.opened.set(part, sealed)
+  return opened
 }
 
 /** The one entry of `reasoning_details` that a chat client gets and replays. */
@@ -61,15 +66,24 @@ export function replayedReasoning(message: Members, ids: Ids): SealedReasoning[]
   return replayed.flatMap((entry: unknown) => (isMembers(entry) && openReasoning(own(entry, 'data'), ids)) || [])
 }
 
+/** The `reasoning_details` of a turn, behind those that it has already. Empty without any. */
+export function detailsOf(reasoning: readonly SealedReasoning[], ids: Ids, joined: unknown[] = []): unknown[] {
+  for (const { details = [] } of reasoning) {
+    joinDetails(details, joined)
+    const sealed = ids.opened.get(details)
+    if (sealed !== undefined) ids.opened.set(joined, sealed)
+  }
+  return joined
+}
+
 /** Joins the fragments of streamed `reasoning_details` to those already joined: neighbours of one type and index are one entry. */
-export function joinDetails(details: readonly unknown[], joined: unknown[] = []): unknown[] {
+function joinDetails(details: readonly unknown[], joined: unknown[]): void {
   for (const entry of details) {
     const last = joined.at(-1)
     if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry)
       append(last, entry)
     else joined.push(isMembers(entry) ? { ...entry } : entry)
   }
-  return joined
 }
 
 function append(entry: Members, fragment: Members): void {

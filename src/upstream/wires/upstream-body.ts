@@ -3,7 +3,8 @@ import { openTurns } from '../../concurrency/event-loop-turns.ts'
 import { isWithin, stringifyIncrementally } from '../../json/incremental-stringify.ts'
 import { lists, sentMembers, withoutCacheMarks, withoutToolMarks } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
-import { isMembers, own, type Members } from './allowlist.ts'
+import { isMembers, own, ownText, type Members } from './allowlist.ts'
+import { withAllowedThinking } from './messages/allowed-thinking.ts'
 import { openCallId } from './sealed-members.ts'
 import type { Target, WireName } from './wire.ts'
 
@@ -31,6 +32,8 @@ export function obfuscationOf(options: unknown): Members {
 
 /** The body of a call for each upstream. */
 export type UpstreamBody = {
+  /** Whether the upstream with this `origin` can read what the model gave last for itself alone, such as its reasoning. True without any. */
+  isReadBy(origin: string): boolean
   /** The JSON. */
   body(target: Target): string
   /** The JSON of a large body in pieces, which is made over several turns of the event loop; null when `body` takes only a moment. */
@@ -44,8 +47,16 @@ const nextTurn = openTurns()
 
 /**
  * The body for each upstream: its model, the limit, and the members that its policy lets pass. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
+ * What another upstream gave for itself alone is left out: this one would refuse the conversation. Answers are sealed for the upstream whose body was made last.
  */
-export function bodyWriter(wire: WireName, members: Members, limitField: string, limit: number, fixedField: boolean): UpstreamBody {
+export function bodyWriter(
+  wire: WireName,
+  members: Members,
+  limitField: string,
+  limit: number,
+  fixedField: boolean,
+  ids: Ids,
+): UpstreamBody {
   const name = wire === 'responses' ? 'input' : 'messages'
   const { [name]: conversation, ...others } = members
   const head = ({ model, maxTokensField, policy }: Target): Members => {
@@ -55,14 +66,48 @@ export function bodyWriter(wire: WireName, members: Members, limitField: string,
   const body = (target: Target): Members => {
     const isUnmarked = wire === 'chat' && lists(target.policy.drop, wire, 'cache_control')
     const built = isUnmarked ? withoutToolMarks(head(target)) : head(target)
-    built[name] = isUnmarked ? withoutCacheMarks(conversation as Members[]) : conversation
-    return built
+    ids.origin = target.origin
+    const unreadable = unreadableBy(target.origin, ids)
+    const readable = unreadable.size > 0 ? withoutParts(conversation, unreadable) : conversation
+    built[name] = isUnmarked ? withoutCacheMarks(readable as Members[]) : readable
+    return wire === 'messages' && unreadable.size > 0 ? withAllowedThinking(built) : built
   }
   const isLarge = !isWithin(members, ONE_STRETCH)
   return {
+    isReadBy: (origin) => ids.isFrom(origin, [...ids.opened.values()].at(-1) ?? ''),
     body: (target) => JSON.stringify(body(target)),
     pieces: (target) => (isLarge ? inTurns(stringifyIncrementally(body(target))) : null),
   }
+}
+
+/** Without them nothing would be left of what they stand for. */
+const COMPACTIONS = ['compaction', 'context_compaction']
+
+function unreadableBy(origin: string, { opened, isFrom }: Ids): Set<unknown> {
+  const isLost = ([part, sealed]: [object, string]) => !COMPACTIONS.includes(ownText(part as Members, 'type')) && !isFrom(origin, sealed)
+  return new Set([...opened].filter(isLost).map(([part]) => part))
+}
+
+/** The parts of a conversation are at most so deep: `messages[].tool_calls[].extra_content`. */
+const DEPTH = 5
+
+/** A copy without these parts, and without messages of which nothing is left then. */
+function withoutParts(value: unknown, parts: ReadonlySet<unknown>, depth = DEPTH): unknown {
+  if (depth === 0 || typeof value !== 'object' || value === null) return value
+  if (!Array.isArray(value)) {
+    const left = Object.entries(value).filter(([, member]) => !parts.has(member))
+    return Object.fromEntries(left.map(([name, member]) => [name, withoutParts(member, parts, depth - 1)]))
+  }
+  return (value as unknown[]).flatMap((entry) => {
+    if (parts.has(entry)) return []
+    const left = withoutParts(entry, parts, depth - 1)
+    return isEmpty(left) && !isEmpty(entry) ? [] : [left]
+  })
+}
+
+function isEmpty(message: unknown): boolean {
+  const content = isMembers(message) ? own(message, 'content') : undefined
+  return Array.isArray(content) && content.length === 0
 }
 
 async function inTurns(pieces: Iterable<Buffer>): Promise<Buffer[]> {

@@ -19,8 +19,8 @@ export const PATHS: Record<WireName, string> = {
   messages: '/messages',
 }
 
-/** The settings of an upstream that shape the body it is sent. */
-export type Target = { model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null; policy: RequestPolicy }
+/** The settings of an upstream that shape the body it is sent. `origin`: another one for an upstream that may not read what this one gave. */
+export type Target = { origin: string; model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null; policy: RequestPolicy }
 
 /** A valid request of a client. */
 export type CodingRequest = {

@@ -37,7 +37,7 @@ export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now
   return {
     wire: 'responses',
     stream,
-    ...bodyWriter('responses', sent, 'max_output_tokens', Math.max(LEAST_OUTPUT, limitOf(request, cap)), true),
+    ...bodyWriter('responses', sent, 'max_output_tokens', Math.max(LEAST_OUTPUT, limitOf(request, cap)), true, ids),
     ...answerIn(request, ids, now),
     isTranslation: true,
     translated: null,

@@ -1,7 +1,7 @@
 /** The input of a Responses request as messages of a chat request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { joinDetails, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
+import { detailsOf, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
 import { mediaParts, partsOf, textOfParts, textOnly, type Part } from './chat-parts.ts'
 import { customArguments, type ChatTools } from './chat-tools.ts'
 import { asUserMessage } from '../agent-messages.ts'
@@ -29,7 +29,7 @@ export function chatMessages(body: Members, tools: ChatTools, ids: Ids): Members
     ...items.slice(0, leading).map((item, index) => textOnly(partsOf(item, `input[${index}].content`), `input[${index}].content`)),
   ]
   const text = system.filter((one) => typeof one === 'string' && one !== '').join('\n\n')
-  const conversation = openConversation(answered)
+  const conversation = openConversation(answered, ids)
   for (const [index, item] of items.entries())
     if (index >= leading) addItem(conversation, asUserMessage(item), `input[${index}]`, tools, ids)
   return [...(text === '' ? [] : [{ role: 'system', content: text }]), ...conversation.messages()]
@@ -49,6 +49,7 @@ function addItem(conversation: Conversation, item: Members, path: string, tools:
   const name = tools.chatName(ownText(item, 'name'), ownText(item, 'namespace') || null)
   const given = ownText(item, type === 'function_call' ? 'arguments' : 'input')
   const called = { name, arguments: type === 'function_call' ? given : customArguments(given) }
+  if (extra) ids.opened.set(extra, callId)
   conversation.call(callId, { id, type: 'function', function: called, ...(extra ? { extra_content: extra } : {}) })
 }
 
@@ -68,7 +69,7 @@ type Conversation = ReturnType<typeof openConversation>
  * Builds messages in the order that chat servers require: one assistant message per turn, with its calls, directly followed by their results.
  * A message between a call and its result comes after the result. `answered`: the ids of the calls that have a result.
  */
-function openConversation(answered: Set<unknown>) {
+function openConversation(answered: Set<unknown>, ids: Ids) {
   const messages: Members[] = []
   const waiting = new Set<string>()
   let deferred: Members[] = []
@@ -77,7 +78,7 @@ function openConversation(answered: Set<unknown>) {
 
   function turn(): Members {
     if (!assistant) messages.push((assistant = { role: 'assistant', content: null }))
-    if (reasoning.length > 0) addReasoning(assistant, reasoning)
+    if (reasoning.length > 0) addReasoning(assistant, reasoning, ids)
     reasoning = []
     return assistant
   }
@@ -122,10 +123,9 @@ function openConversation(answered: Set<unknown>) {
 }
 
 /** Upstreams with `reasoning_details` get only these, because they contain the text. */
-function addReasoning(message: Members, reasoning: SealedReasoning[]): void {
-  const details = reasoning.flatMap((one) => one.details ?? [])
-  if (details.length > 0) {
-    message['reasoning_details'] = joinDetails(details, message['reasoning_details'] as unknown[] | undefined)
+function addReasoning(message: Members, reasoning: SealedReasoning[], ids: Ids): void {
+  if (reasoning.some(({ details = [] }) => details.length > 0)) {
+    message['reasoning_details'] = detailsOf(reasoning, ids, message['reasoning_details'] as unknown[] | undefined)
     return
   }
   for (const { text } of reasoning) if (text && isMembers(message)) message[text.member] = String(message[text.member] ?? '') + text.text

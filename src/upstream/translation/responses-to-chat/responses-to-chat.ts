@@ -50,7 +50,7 @@ export function responsesToChat(
   return {
     wire: 'chat',
     stream,
-    ...bodyWriter('chat', sent, 'max_completion_tokens', limit, false),
+    ...bodyWriter('chat', sent, 'max_completion_tokens', limit, false, ids),
     openRewriter: (templates) => openChatAsResponses(context, templates),
     rewriteJson: (value) => responseAnswer(value, context),
     isTranslation: true,

@@ -1,7 +1,8 @@
 /** The input of a Responses request as the turns of a Messages request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { lacksThinking, wireId } from '../../wires/messages/replayed-blocks.ts'
+import { lacksThinking } from '../../wires/messages/allowed-thinking.ts'
+import { wireId } from '../../wires/messages/replayed-blocks.ts'
 import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { openCallId } from '../../wires/sealed-members.ts'
 import { inputOf, OUTPUTS } from '../responses-to-chat/chat-messages.ts'
@@ -45,8 +46,11 @@ function addItem(turns: OpenTurns, item: Members, path: string, tools: ChatTools
     return own(item, 'role') === 'assistant' ? turns.assistant(blocks) : turns.user(blocks)
   }
   if (type === 'reasoning') {
-    const block = openThinking(ids.decrypt(ownText(item, 'encrypted_content')))
-    return block ? turns.thinking(block) : undefined
+    const content = ownText(item, 'encrypted_content')
+    const block = openThinking(ids.decrypt(content))
+    if (!block) return
+    ids.opened.set(block, ids.opened.get(item) ?? content)
+    return turns.thinking(block)
   }
   const callId = own(item, 'call_id')
   if (typeof callId !== 'string') return

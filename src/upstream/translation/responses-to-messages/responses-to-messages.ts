@@ -21,7 +21,7 @@ export function responsesToMessages(
   return {
     wire: 'messages',
     stream,
-    ...bodyWriter('messages', sent, 'max_tokens', limit, true),
+    ...bodyWriter('messages', sent, 'max_tokens', limit, true, ids),
     openRewriter: (templates) => openMessagesRewriter(answer.openRewriter(templates), tools, templates),
     rewriteJson: (value) => answer.rewriteJson(responseFor(value, tools)),
     isTranslation: true,

@@ -22,7 +22,7 @@ import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import { callOver } from '../../translation/translated-calls.ts'
 import { chatToMessages, chatToResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
-import { joinDetails, openCallId, replayedReasoning } from '../sealed-members.ts'
+import { detailsOf, openCallId, replayedReasoning } from '../sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128
@@ -137,7 +137,7 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
   const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
-  const written = bodyWriter('chat', sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
+  const written = bodyWriter('chat', sent, field, perChoice === null ? share : Math.min(perChoice, share), false, ids)
   const streamOptions = { ids, includeUsage: options['include_usage'] === true, now: now() }
   return {
     wire: 'chat',
@@ -156,14 +156,16 @@ function restoreCall(call: Members, ids: Ids): void {
   if (typeof sealed !== 'string') return
   const { id, extra } = openCallId(sealed, ids)
   call['id'] = id
-  if (extra) call['extra_content'] = extra
+  if (!extra) return
+  call['extra_content'] = extra
+  ids.opened.set(extra, sealed)
 }
 
 /** Restores `reasoning_details` that we sealed. */
 function restoreReasoning(message: Members, ids: Ids): void {
   const replayed = replayedReasoning(message, ids)
   if (replayed.length === 0) return
-  const details = joinDetails(replayed.flatMap((one) => one.details ?? []))
+  const details = detailsOf(replayed, ids)
   if (details.length > 0) message['reasoning_details'] = details
   else delete message['reasoning_details']
 }

@@ -21,15 +21,13 @@ import { checkMessagesBody } from './message-checks.ts'
 import { messageOf } from './message-object.ts'
 import { openNativeStream, type NativeContext } from './message-stream.ts'
 import { cleanUsage, inclusiveUsage, messageUsage } from './message-usage.ts'
-import { lacksThinking, restoredTurns } from './replayed-blocks.ts'
+import { restoredTurns } from './replayed-blocks.ts'
+import { withAllowedThinking, withoutThinking } from './allowed-thinking.ts'
 
 /** Members whose value the gateway sets. */
-const SET_HERE = ['model', 'max_tokens', 'stream', 'metadata', 'messages', 'thinking', 'context_management']
+const SET_HERE = ['model', 'max_tokens', 'stream', 'metadata', 'messages']
 /** The least that the wire takes. */
 const MIN_BUDGET = 1024
-const DISABLED = { type: 'disabled' }
-/** An edit of the context that the wire refuses without thinking. */
-const CLEAR_THINKING = 'clear_thinking_20251015'
 
 /** What a request says beside its body. `betas`: the names in `anthropic-beta`. `promptTokens`: estimates the tokens of the body; the beginning of a stream tells it. */
 export type MessagesOptions = { betas: readonly string[]; promptTokens: (body: Members) => number }
@@ -77,8 +75,7 @@ function nativeCall(
   const userId = ownText((own(body, 'metadata') ?? {}) as Members, 'user_id')
   const messages = restoredTurns(own(body, 'messages') as Members[], ids)
   const sent = {
-    ...withoutMembers(body, SET_HERE),
-    ...thinkingMembers(body, limit, lacksThinking(messages)),
+    ...withinLimit(withoutMembers(body, SET_HERE), limit),
     ...(userId === '' ? {} : { metadata: { user_id: ids.pseudonym(userId) } }),
     ...(stream ? { stream: true } : {}),
     messages,
@@ -87,7 +84,7 @@ function nativeCall(
     wire: 'messages',
     stream,
     betas,
-    ...bodyWriter('messages', sent, 'max_tokens', limit, true),
+    ...bodyWriter('messages', withAllowedThinking(sent), 'max_tokens', limit, true, ids),
     openRewriter: (templates) => openNativeStream(context, templates),
     rewriteJson: (value) => messageAnswer(value, context),
     isTranslation: false,
@@ -95,32 +92,14 @@ function nativeCall(
   }
 }
 
-/**
- * `thinking`, and `context_management`, whose edits depend on it. `lacking`: the last turn lacks its thinking. The wire refuses that together with a budget;
- * adaptive thinking has none, and goes on.
- */
-function thinkingMembers(body: Members, limit: number, lacking: boolean): Members {
-  const [thinking, management] = [own(body, 'thinking'), own(body, 'context_management')]
-  const needsThinking = isMembers(thinking) && own(thinking, 'type') === 'enabled'
-  const given = isMembers(thinking) ? (lacking && needsThinking ? DISABLED : thinkingWithin(thinking, limit)) : undefined
-  const managed = given === DISABLED ? withoutThinkingEdits(management) : management
-  return { ...(given ? { thinking: given } : {}), ...(managed === undefined ? {} : { context_management: managed }) }
-}
-
 /** The wire refuses a budget that is not below the limit of tokens, which the plan may have lowered. */
-function thinkingWithin(thinking: Members, limit: number): Members {
+function withinLimit(members: Members, limit: number): Members {
+  const thinking = own(members, 'thinking')
+  if (!isMembers(thinking)) return withoutMembers(members, ['thinking'])
   const budget = own(thinking, 'budget_tokens')
-  if (typeof budget !== 'number' || budget < limit) return thinking
+  if (typeof budget !== 'number' || budget < limit) return members
   const half = Math.floor(limit / 2)
-  return half < MIN_BUDGET ? DISABLED : { ...thinking, budget_tokens: half }
-}
-
-/** Undefined where no edit is left. */
-function withoutThinkingEdits(management: unknown): unknown {
-  const edits = isMembers(management) ? own(management, 'edits') : undefined
-  if (!isMembers(management) || !Array.isArray(edits)) return management
-  const left = (edits as unknown[]).filter((edit) => !isMembers(edit) || own(edit, 'type') !== CLEAR_THINKING)
-  return left.length > 0 ? { ...management, edits: left } : undefined
+  return half < MIN_BUDGET ? withoutThinking(members) : { ...members, thinking: { ...thinking, budget_tokens: half } }
 }
 
 function messageAnswer(value: unknown, { ids }: NativeContext): JsonAnswer {

@@ -24,20 +24,13 @@ export function restoredTurns(messages: readonly Members[], ids: Ids): Members[]
   return turns.filter(({ content, output_config: settings }) => !Array.isArray(content) || content.length > 0 || isMembers(settings))
 }
 
-/** Whether the last turn of the model has calls and does not begin with its thinking, which the wire refuses while a budget for thinking is set. */
-export function lacksThinking(messages: readonly Members[]): boolean {
-  const content = messages.findLast(({ role }) => role === 'assistant')?.['content']
-  if (!Array.isArray(content)) return false
-  const types = (content as unknown[]).map((block) => (isMembers(block) ? ownText(block, 'type') : ''))
-  return types.includes('tool_use') && !types[0]?.endsWith('thinking')
-}
-
 /** False for thinking that cannot be restored. */
 function restore(block: Members, ids: Ids): boolean {
   const type = own(block, 'type')
   if (type === 'thinking' || type === 'redacted_thinking') {
     const member = type === 'thinking' ? 'signature' : 'data'
     const opened = openSignature(own(block, member), ids)
+    if (opened !== null) ids.opened.set(block, ownText(block, member))
     block[member] = opened
     return opened !== null
   }

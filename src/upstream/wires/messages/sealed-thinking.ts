@@ -7,6 +7,8 @@ import type { Ids } from '../encrypted-ids.ts'
 
 /** Begins no content of a Responses upstream. */
 const MARK = 'thinking:'
+/** With or without the letters of its origin. */
+const SIGNATURE = /^sig(?:[a-z]{4})?_/
 
 /** The content for a `thinking` or `redacted_thinking` block. */
 export function sealThinking(block: Members): string {
@@ -26,12 +28,12 @@ export function openThinking(content: unknown): Members | null {
 
 /** The signature, or the data of redacted thinking, for the client. Never empty: clients leave out a block without one. */
 export function sealSignature(signature: string, ids: Ids): string {
-  return ids.encrypt('sig_', MARK + signature)
+  return ids.seal('sig', MARK + signature)
 }
 
 /** Null for what was not sealed for this subscription: another service signed it, and no upstream of ours could read it. */
 export function openSignature(sealed: unknown, ids: Ids): string | null {
-  if (typeof sealed !== 'string' || !sealed.startsWith('sig_')) return null
+  if (typeof sealed !== 'string' || !SIGNATURE.test(sealed)) return null
   const plain = ids.decrypt(sealed)
   return plain === sealed || !plain.startsWith(MARK) ? null : plain.slice(MARK.length)
 }

@@ -44,7 +44,7 @@ export const part = tagged({
 })
 
 /** What only its upstream can read. The form can name a vendor, and even its model. */
-const encryptedContent: Clean = (value, ids) => (value === '' ? value : id('enc_')(value, ids))
+const encryptedContent: Clean = (value, ids) => (typeof value === 'string' && value !== '' ? ids.seal('enc', value) : text(value, ids))
 
 const item = (prefix: string, members: Record<string, Clean>): Clean => object({ id: id(prefix), type: text, status, ...members })
 const callId = id('call_')

@@ -15,7 +15,7 @@ import {
   translatedMembers,
   type RepeatedMembers,
 } from './response-object.ts'
-import { isMembers, own, type Members } from '../allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../allowlist.ts'
 import type { Address } from '../../policy/content-parts.ts'
 import { cleanItems } from '../../policy/conversation.ts'
 import { lists, withoutMembers } from '../../policy/request-policy.ts'
@@ -164,14 +164,25 @@ function callsOf(request: ResponsesRequest, limit: number, ids: Ids, now: () => 
 function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: () => number): UpstreamCall {
   const { body, items, stream, repeated } = request
   const restored = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
-  for (const item of restored) restoreIds(item, REPLAYED_IDS, ids)
+  for (const item of restored) {
+    const sealed = ownText(item, 'encrypted_content')
+    if (sealed !== '') ids.opened.set(item, sealed)
+    restoreIds(item, REPLAYED_IDS, ids)
+  }
   // Reasoning of a translated turn cannot be read by an upstream of this wire.
   const readable = restored.filter((item) => openThinking(own(item, 'encrypted_content')) === null)
   if (items.length > 0) body['input'] = readable
   const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
-  const written = bodyWriter('responses', stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
+  const written = bodyWriter(
+    'responses',
+    stream ? { ...rest, stream: true, ...streamOptions } : rest,
+    'max_output_tokens',
+    limit,
+    true,
+    ids,
+  )
   return {
     wire: 'responses',
     stream,
