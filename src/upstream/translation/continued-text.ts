@@ -6,6 +6,9 @@
 import type { Placeholder } from '../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets, type TemplateStream } from '../sse/event-templates.ts'
 import { isMembers, type Members } from '../wires/allowlist.ts'
+import { inDelta, PLACEHOLDERS as CHAT } from '../wires/chat/chat-stream.ts'
+import { PLACEHOLDERS as MESSAGES } from '../wires/messages/message-stream.ts'
+import { PLACEHOLDERS as RESPONSES } from '../wires/responses/responses-stream.ts'
 import type { WireName } from '../wires/wire.ts'
 
 type Path = Placeholder['path']
@@ -24,44 +27,27 @@ export type ContinuedStream = Pick<TemplateStream<string>, 'own' | 'head'> & {
   grow(slice: string): void
 }
 
-/** Of the events of a wire: whether each tells its type, where a text can be, what the client does not get, and what must be empty because a translation collects it. */
+/** Of the events of a wire: whether each tells its type, where a text can be, what differs beside it, and what must be empty because a
+ * translation collects it. */
 type Shape = { isTyped: boolean; texts: Path[]; ignored: Placeholder[]; empty: Path[] }
-
-const dropped = (kind: Placeholder['kind'], ...names: string[]): Placeholder[] =>
-  names.map((name) => ({ path: [name], kind, forwarded: false, metered: false }))
-const inDelta = (...path: Path): Path => ['choices', 0, 'delta', ...path]
 
 const SHAPES: Record<WireName, Shape> = {
   chat: {
+    ...differing([...CHAT, inDelta('tool_calls', 0, 'custom', 'input'), inDelta('function_call', 'arguments')]),
     isTyped: false,
-    texts: [
-      inDelta('content'),
-      inDelta('reasoning_content'),
-      inDelta('reasoning'),
-      inDelta('refusal'),
-      inDelta('tool_calls', 0, 'function', 'arguments'),
-      inDelta('tool_calls', 0, 'custom', 'input'),
-      inDelta('function_call', 'arguments'),
-    ],
-    ignored: [...dropped('text', 'id', 'system_fingerprint', 'obfuscation'), ...dropped('number', 'created')],
-    empty: [['choices', 1], ['choices', 0, 'logprobs'], inDelta('tool_calls', 1), inDelta('reasoning_details')],
+    empty: [['choices', 1], ['choices', 0, 'logprobs'], inDelta('tool_calls', 1).path, inDelta('reasoning_details').path],
   },
-  responses: {
-    isTyped: true,
-    texts: [['delta']],
-    ignored: [...dropped('text', 'item_id', 'obfuscation'), ...dropped('number', 'sequence_number')],
-    empty: [['logprobs']],
-  },
-  messages: {
-    isTyped: true,
-    texts: [
-      ['delta', 'text'],
-      ['delta', 'thinking'],
-      ['delta', 'partial_json'],
-    ],
-    ignored: [],
-    empty: [['delta', 'signature']],
-  },
+  responses: { ...differing(RESPONSES), isTyped: true, empty: [['logprobs']] },
+  messages: { ...differing(MESSAGES), isTyped: true, empty: [['delta', 'signature']] },
+}
+
+/** What differs between the deltas of a wire, where their streams say so. Of the rest nothing reaches a client of another wire. */
+function differing(placeholders: readonly Placeholder[]): Pick<Shape, 'texts' | 'ignored'> {
+  const rest = placeholders.filter(({ metered }) => !metered)
+  return {
+    texts: placeholders.filter(({ metered }) => metered).map(({ path }) => path),
+    ignored: rest.map(({ path, kind }) => ({ path, kind: kind === 'number' ? kind : 'text', forwarded: false, metered: false })),
+  }
 }
 
 /** Learning costs more than parsing: a stream in which no event continues the one before is parsed throughout. */

@@ -17,19 +17,21 @@ import type { Usage } from '../../../domain/token-windows.ts'
 import { openToolCallFragments } from './tool-call-fragments.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
 
-const delta = (...path: (string | number)[]): Placeholder => ({
+/** A text in the delta of the first choice. */
+export const inDelta = (...path: (string | number)[]): Placeholder => ({
   path: ['choices', 0, 'delta', ...path],
   kind: 'text',
   forwarded: true,
   metered: true,
 })
 
-const PLACEHOLDERS: readonly Placeholder[] = [
-  delta('content'),
-  delta('reasoning_content'),
-  delta('reasoning'),
-  delta('refusal'),
-  delta('tool_calls', 0, 'function', 'arguments'),
+/** What differs between the chunks of an answer. */
+export const PLACEHOLDERS: readonly Placeholder[] = [
+  inDelta('content'),
+  inDelta('reasoning_content'),
+  inDelta('reasoning'),
+  inDelta('refusal'),
+  inDelta('tool_calls', 0, 'function', 'arguments'),
   { path: ['obfuscation'], kind: 'text', forwarded: true, metered: false },
   { path: ['id'], kind: 'text', forwarded: false, metered: false },
   { path: ['system_fingerprint'], kind: 'text', forwarded: false, metered: false },

@@ -16,7 +16,8 @@ import { DELTA_HEAD, endEvents, messageEvent, messageOf, type Stop } from './mes
 import { cleanUsage, messageUsage, openStreamUsage } from './message-usage.ts'
 
 const text = (name: string): Placeholder => ({ path: ['delta', name], kind: 'text', forwarded: true, metered: true })
-const PLACEHOLDERS: readonly Placeholder[] = [text('text'), text('thinking'), text('partial_json')]
+/** What differs between the deltas of an answer. */
+export const PLACEHOLDERS: readonly Placeholder[] = [text('text'), text('thinking'), text('partial_json')]
 
 /** The block of a delta. */
 type DeltaFacts = { key: unknown; type: string; index: number }

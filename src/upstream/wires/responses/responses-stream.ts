@@ -25,7 +25,8 @@ import { bytesOf, textOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
 
-const PLACEHOLDERS: readonly Placeholder[] = [
+/** What differs between the deltas of an answer. */
+export const PLACEHOLDERS: readonly Placeholder[] = [
   { path: ['delta'], kind: 'text', forwarded: true, metered: true },
   { path: ['obfuscation'], kind: 'text', forwarded: true, metered: false },
   { path: ['item_id'], kind: 'id', forwarded: true, metered: false },
