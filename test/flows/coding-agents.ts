@@ -12,7 +12,7 @@ export type Agent = {
   server: string
   /** It speaks Anthropic's wire. */
   messages?: true
-  /** It asks for thinking over upstreams of these wires, and replays it. */
+  /** It replays what the model thought over upstreams of these wires. */
   thinks?: readonly WireName[]
   shell(command: string): Call
   read(file: string): Call
@@ -42,18 +42,19 @@ export async function claudeEnvironment(url: string, key: string): Promise<Recor
 /** The program of Claude Code, which the package has for each platform. */
 export const claudeProgram = (path: string): string => join(dirname(path), `../claude-code-${process.platform}-${process.arch}/claude`)
 
-const claudeCode: Agent = {
+/** `thinks`: false for one whose thinking is off. What its model thinks all the same comes back over wires on which that does not ask. */
+const claudeCode = (thinks = true): Agent => ({
   server: 'claude-code',
   messages: true,
-  thinks: WIRES,
+  thinks: thinks ? WIRES : ['chat', 'responses'],
   shell: (command) => ({ name: 'Bash', arguments: { command, description: 'Runs it' } }),
   read: (file) => ({ name: 'Read', arguments: { file_path: file } }),
   edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),
   async run({ path, home, work, baseUrl, key, prompt, signal }) {
-    const env = { HOME: home, ...(await claudeEnvironment(new URL(baseUrl).origin, key)) }
+    const env = { HOME: home, ...(await claudeEnvironment(new URL(baseUrl).origin, key)), ...(thinks ? {} : { MAX_THINKING_TOKENS: '0' }) }
     return run(claudeProgram(path), ['-p', '--output-format', 'json', '--allowedTools', 'Bash,Read,Edit', '--', prompt], { cwd: work, env, signal })
   },
-}
+})
 
 const codex: Agent = {
   server: 'codex',
@@ -164,7 +165,8 @@ export const AGENTS: Record<string, Agent> = {
   Continue: continueCli,
   pi: pi('openai-completions'),
   'pi on /v1/responses': pi('openai-responses'),
-  'Claude Code': claudeCode,
+  'Claude Code': claudeCode(),
+  'Claude Code without thinking': claudeCode(false),
   'opencode on /v1/messages': opencode('@ai-sdk/anthropic'),
   'Cline on /v1/messages': clineByAnthropic,
 }

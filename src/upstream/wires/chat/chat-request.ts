@@ -22,7 +22,7 @@ import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import { callOver } from '../../translation/translated-calls.ts'
 import { chatToMessages, chatToResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
-import { detailsOf, openCallId, replayedReasoning } from '../sealed-members.ts'
+import { addPlaceholder, detailsOf, openCallId, replayedReasoning } from '../sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128
@@ -128,8 +128,9 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
     // OpenAI's servers take either role, and the templates of many open models refuse the newer one.
     if (own(message, 'role') === 'developer') message['role'] = 'system'
     restoreIds(message, ['tool_call_id'], ids)
-    for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreCall(call, ids)
+    const thoughts = ((own(message, 'tool_calls') ?? []) as Members[]).map((call) => restoreCall(call, ids))
     restoreReasoning(message, ids)
+    if (thoughts.includes(true)) addPlaceholder(message)
     restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
   const rest = withoutMembers(request.body, SET_HERE)
@@ -150,15 +151,16 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
   }
 }
 
-/** Restores the id of a tool call, and the `extra_content` that was sealed into it. */
-function restoreCall(call: Members, ids: Ids): void {
+/** Restores the id of a tool call, and the `extra_content` that was sealed into it. Whether reasoning came before it. */
+function restoreCall(call: Members, ids: Ids): boolean {
   const sealed = own(call, 'id')
-  if (typeof sealed !== 'string') return
-  const { id, extra } = openCallId(sealed, ids)
+  if (typeof sealed !== 'string') return false
+  const { id, extra, thought } = openCallId(sealed, ids)
   call['id'] = id
-  if (!extra) return
+  if (!extra) return thought
   call['extra_content'] = extra
   ids.opened.set(extra, sealed)
+  return thought
 }
 
 /** Restores `reasoning_details` that we sealed. */

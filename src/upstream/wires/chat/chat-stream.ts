@@ -3,7 +3,15 @@
  * without `[DONE]`, because SDKs take that for success.
  */
 import type { Failure } from '../../../domain/errors.ts'
-import { chunkOf, cleanChunk, completionHead, hasFailedChoice, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
+import {
+  chunkOf,
+  cleanChunk,
+  completionHead,
+  hasFailedChoice,
+  hasThought,
+  meterChoices,
+  type CompletionHead,
+} from './chat-allowed-members.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
@@ -14,6 +22,7 @@ import { openEventTemplates, type TemplateSets } from '../../sse/event-templates
 import { bytesOf, textOf } from '../../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import type { Usage } from '../../../domain/token-windows.ts'
+import { markThought } from '../sealed-members.ts'
 import { openToolCallFragments } from './tool-call-fragments.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
 
@@ -139,6 +148,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
       const added = withoutRole(choice['delta'] as Members)
       choice['delta'] = choices.has(index) ? added : { role: 'assistant', ...added }
       fragments.normalize(index, callsIn(given[n]?.['delta']), callsIn(added))
+      if (choices.thought(index) || hasThought(added)) markThought(callsIn(added), ids)
     }
   }
 
@@ -200,32 +210,35 @@ function callsIn(added: unknown): Members[] {
   return isMembers(added) && Array.isArray(added['tool_calls']) ? (added['tool_calls'] as Members[]) : []
 }
 
-/** `calls`: the upstream's indexes of the tool calls in the delta. */
-type ChoiceState = { index: number; finished: boolean; calls: unknown[] }
+/** `calls`: the upstream's indexes of the tool calls in the delta. `thought`: whether it may have `reasoning_content`, which varies within a template. */
+type ChoiceState = { index: number; finished: boolean; calls: unknown[]; thought: boolean }
 
 function stateOf(choice: Members): ChoiceState {
   return {
     index: choice['index'] as number,
     finished: choice['finish_reason'] !== null,
     calls: callsIn(choice['delta']).map((call) => call['index']),
+    thought: typeof (choice['delta'] as Members)['reasoning_content'] === 'string',
   }
 }
 
 /** Tracks which choices have ended, because each must have a finish reason. */
 function trackChoices() {
-  const choices = new Map<number, { finished: boolean; called: boolean }>()
+  const choices = new Map<number, { finished: boolean; called: boolean; thought: boolean }>()
   let finishedCount = 0
   return {
     areFinished: () => finishedCount > 0 && finishedCount === choices.size,
     any: () => choices.size > 0,
     has: (index: number) => choices.has(index),
+    thought: (index: number) => choices.get(index)?.thought === true,
     add(states: readonly ChoiceState[]): void {
-      for (const { index, finished, calls } of states) {
-        const known = choices.get(index) ?? { finished: false, called: false }
+      for (const { index, finished, calls, thought } of states) {
+        const known = choices.get(index) ?? { finished: false, called: false, thought: false }
         choices.set(index, known)
         if (finished && !known.finished) finishedCount++
         known.finished ||= finished
         known.called ||= calls.length > 0
+        known.thought ||= thought
       }
     },
     /** A final choice for each that the upstream left without a finish reason. */
