@@ -282,6 +282,15 @@ t.test('templates of an upstream give what parsing gives', async (t) => {
   t.equal(whole(text), first)
 })
 
+t.test('a model finds its tools by a search of the server, and shows how far it thought where it does not show what', async (t) => {
+  const tools = [{ type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' }, { name: 'read', input_schema: { type: 'object' }, defer_loading: true }]
+  t.same(sent({ tools }).tools, tools)
+  const [first, ...rest] = messagesStream([{ ...THINKING, thinking: '' }]).split(delta(0, { type: 'thinking_delta', thinking: '' }))
+  const counted = [100, 200].map((tokens) => ({ type: 'thinking_delta', thinking: '', estimated_tokens: tokens }))
+  const events = eventsOf(rewrite(callOf({ stream: true }).openRewriter(), [Buffer.from(first + counted.map((one) => delta(0, one)).join('') + rest.join(''))]))
+  t.same(events.flatMap(({ delta: one }) => (one?.type === 'thinking_delta' && one.estimated_tokens !== undefined ? one : [])), counted)
+})
+
 t.test('a gateway settles a native answer with its cached tokens and passes known betas', async (t) => {
   const upstream = await openUpstream()
   t.teardown(() => upstream.close())
@@ -289,13 +298,13 @@ t.test('a gateway settles a native answer with its cached tokens and passes know
   const HELLO = { model: 'svc-code', max_tokens: 50, messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello', ...CACHED }] }] }
   for (const stream of [false, true]) {
     upstream.respondWith(stream ? streams(messagesStream(BLOCKS)) : (response) => respond(response, 200, messageAnswer(BLOCKS)))
-    const { status, text } = await post(gateway, '/v1/messages?beta=true', { ...HELLO, stream }, { 'anthropic-beta': 'claude-code-20250219,context-1m-2025-08-07, context-management-2025-06-27,mine' })
+    const { status, text } = await post(gateway, '/v1/messages?beta=true', { ...HELLO, stream }, { 'anthropic-beta': 'claude-code-20250219,context-1m-2025-08-07, context-management-2025-06-27,inline-tools-2026-09-15,timing-2026-09-09,mine' })
     t.equal(status, 200)
     t.notOk(text.includes(VENDOR))
     t.match(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
     t.match(upstream.requests.at(-1), {
       path: '/v1/messages',
-      headers: { 'x-api-key': 'secret', 'anthropic-beta': 'claude-code-20250219,context-management-2025-06-27,mine' },
+      headers: { 'x-api-key': 'secret', 'anthropic-beta': 'claude-code-20250219,context-management-2025-06-27,inline-tools-2026-09-15,timing-2026-09-09,mine' },
       body: { model: `${VENDOR}-large`, messages: HELLO.messages },
     })
   }

@@ -204,7 +204,8 @@ const MESSAGE_TOOLS: Record<string, Fates> = {
   ...fatesFor('rrc', 'browser_toolset_20260801 computer_toolset_20260801'),
   ...fatesFor('---', `code_execution_20250522 code_execution_20250825 code_execution_20260120 code_execution_20260521 web_search_20250305
     web_search_20260209 web_search_20260318 web_fetch_20250910 web_fetch_20260209 web_fetch_20260309 web_fetch_20260318 advisor_20260301
-    tool_search_tool_bm25_20251119 tool_search_tool_bm25 tool_search_tool_regex_20251119 tool_search_tool_regex mcp_toolset`),
+    mcp_toolset`),
+  ...fatesFor('--c', 'tool_search_tool_bm25_20251119 tool_search_tool_bm25 tool_search_tool_regex_20251119 tool_search_tool_regex'),
 }
 const PARTS: Record<string, Fates> = { text: 'ccc', image_url: 'ccc', input_audio: 'crr', file: 'ccc' }
 const CHAT_TOOLS: Record<string, Fates> = fatesFor('ccc', 'function custom')

@@ -5,7 +5,7 @@
 import type { RequestPolicy } from './request-policy.ts'
 
 const PASSED =
-  /^(?:claude-code|interleaved-thinking|thinking-[a-z-]+|redact-thinking|context-management|context-hint|extended-cache-ttl|prompt-caching[a-z-]*|fine-grained-tool-streaming|token-efficient-tools|output-128k|effort|structured-outputs|advanced-tool-use|computer-use|mid-conversation-[a-z-]+|per-turn-control|task-budgets)-\d{4}-?\d{2}-?\d{2}$/
+  /^(?:claude-code|interleaved-thinking|thinking-[a-z-]+|redact-thinking|context-management|context-hint|extended-cache-ttl|prompt-caching[a-z-]*|fine-grained-tool-streaming|token-efficient-tools|output-128k|effort|structured-outputs|advanced-tool-use|computer-use|mid-conversation-[a-z-]+|per-turn-control|timing|inline-tools|model-context-window-exceeded|task-budgets)-\d{4}-?\d{2}-?\d{2}$/
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 const MAX_NAMES = 50
 

@@ -16,6 +16,8 @@ export const CLIENT_TOOLS: Record<WireName, RegExp> = {
   // Those of Anthropic carry the date of their version.
   messages: /^(?:custom|(?:bash|text_editor|memory|computer|computer_toolset|browser_toolset)_\d{8})$/,
 }
+/** It runs at the server, but reads the tools of the request alone: without it, a model would not find those that are loaded later. */
+const TOOL_SEARCH = /^tool_search_tool_(?:bm25|regex)(?:_\d{8})?$/
 const NO_LISTS: ToolLists = { allow: new Set(), drop: new Set() }
 
 /** The members with the tools that the policy offers, and without a choice of others. */
@@ -49,7 +51,7 @@ function isOffered(wire: WireName, tool: Members, { allow, drop }: ToolLists): b
   // Messages leave the type of their own tools out.
   const type = own(tool, 'type') ?? (wire === 'messages' ? 'custom' : undefined)
   if (typeof type !== 'string' || drop.has(`tool:${type}`)) return false
-  if (allow.has(`tool:${type}`)) return true
+  if (allow.has(`tool:${type}`) || (wire === 'messages' && TOOL_SEARCH.test(type))) return true
   const environment = own(tool, 'environment') ?? null
   // A shell in a container of the server is hosted.
   const isLocal = environment === null || (isMembers(environment) && own(environment, 'type') === 'local')

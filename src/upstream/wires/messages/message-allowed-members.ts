@@ -93,7 +93,8 @@ export function contextMembers(given: Members, ids: Ids): Members {
 /** A delta of a block. The one of a signature is not among them: signatures are sealed whole. */
 export const blockDelta = tagged({
   text_delta: object({ type: text, text: or(text, '') }),
-  thinking_delta: object({ type: text, thinking: or(text, '') }),
+  // Tokens are told of thinking that is not shown.
+  thinking_delta: object({ type: text, thinking: or(text, ''), estimated_tokens: number }),
   input_json_delta: object({ type: text, partial_json: or(text, '') }),
   citations_delta: object({ type: text, citation }),
 })
