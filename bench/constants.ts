@@ -11,6 +11,8 @@ import { complete } from './tasks.ts'
 
 const CHATS = 300
 const TASKS = 300
+/** The first requests with a key read it. */
+const WARM_TASKS = 128
 const IDLE_MS = 60_000
 
 type Calls = Map<string, number>
@@ -50,7 +52,10 @@ async function measure(stage: Stage): Promise<Table[]> {
   const [idleCoder, idleStudio] = await Promise.all([idleCalls(coder), idleCalls(studio)])
   // One connection: concurrent changes of a plan share their writes.
   const chats = await during(coder, idleCoder, () => each(coder.url, Array.from({ length: CHATS }, () => chatBytes(coding, { stream: false })), { status: 200, end: '}' }, 1))
-  const tasks = await during(studio, idleStudio, () => complete(studio.url, [media], TASKS, 0))
+  await complete(studio.url, [media], WARM_TASKS, 0)
+  const tasks = await during(studio, idleStudio, () => complete(studio.url, [media], TASKS, WARM_TASKS))
+  // Each question for the end reads the key and the record.
+  tasks.set('subscription', (tasks.get('subscription') ?? 0) - (tasks.get('findKey') ?? 0)).delete('findKey')
   await studio.stop()
   const bytes = statSync(join(stage.folder, 'studio/data/tollgate.db')).size
   await coder.stop()
@@ -58,7 +63,7 @@ async function measure(stage: Stage): Promise<Table[]> {
   return [
     table('An idle process of all roles', 'calls a second', new Map([...idleStudio].map(([verb, perMs]) => [verb, perMs * 1000])), 1),
     table('A chat request, one at a time', 'calls', chats, CHATS),
-    { ...table('A media task, 128 clients, no webhook', 'calls', tasks, TASKS), note: `A finished task with its event takes ${((bytes - empty) / TASKS).toFixed(0)} bytes of an SQLite store, indexes included.` },
+    { ...table('A media task, 128 clients, no webhook', 'calls', tasks, TASKS), note: `A finished task with its event takes ${((bytes - empty) / (WARM_TASKS + TASKS)).toFixed(0)} bytes of an SQLite store, indexes included.` },
   ]
 }
 
