@@ -15,9 +15,9 @@ const ROOT = join(import.meta.dirname, '..')
 const ORDINARY_START_MS = 5_000
 const ROLES = ['all', 'gateway', 'worker', 'dispatcher', 'controller']
 const LARGE_HEAP_BYTES = 100 * 1024 * 1024
-/** Collections of the smallest young generation take half a millisecond, so that up to this rate a larger one would save no more than 2.5 % of a core. */
-const COLLECTIONS_PER_SECOND = 50
-/** Longer than it takes to open hundreds of streams at once. */
+/** Collections of the smallest young generation take half a millisecond, so that up to this rate a larger one would save no more than 1.5 % of a core. */
+const COLLECTIONS_PER_SECOND = 30
+/** Three times as many collections as hundreds of streams take that open at once are within the rate. */
 const WINDOW_MS = 5_000
 
 /**
@@ -126,8 +126,11 @@ export function growYoungGeneration(perSecond = COLLECTIONS_PER_SECOND, windowMs
   new PerformanceObserver((list) => {
     collections += list.getEntries().filter(({ detail }) => detail.kind === constants.NODE_PERFORMANCE_GC_MINOR).length
     const now = performance.now()
+    // At full load it is known in half a second: until it has grown, a request takes half as long again.
+    const isBusy = collections * 1000 > perSecond * Math.max(windowMs, now - since)
+    if (isBusy) setGrowthFactor(2)
     if (now - since < windowMs) return
-    setGrowthFactor(collections * 1000 > perSecond * (now - since) ? 2 : 1)
+    if (!isBusy) setGrowthFactor(1)
     since = now
     collections = 0
   }).observe({ type: 'gc' })

@@ -73,3 +73,7 @@ t.test('the young generation keeps its size while collections are rare, whatever
 t.test('the young generation grows while collections are frequent', async (t) => {
   t.ok(growth('growYoungGeneration(0, 1000)', 'halfMb() >= 16') > 1)
 })
+
+t.test('it grows as soon as there were as many collections as a window may have', async (t) => {
+  t.ok(growth('growYoungGeneration(0.01, 10_000_000)', 'halfMb() >= 16 || turns > 3000') > 1)
+})
