@@ -222,6 +222,19 @@ t.test('tools that a conversation adds and takes away, and system messages that 
   t.same(sent('messages', adding(disguised)).messages, adding(plain).messages, 'names in another case are left out')
 })
 
+t.test('tools that are loaded later go along once a search of the client has found them, and all where the server was to search', async (t) => {
+  const tool = (name: string, more: object = {}) => ({ name, input_schema: { type: 'object' }, ...more })
+  const tools = [tool('search'), ...['first', 'second', 'third'].map((name) => tool(name, { defer_loading: true }))]
+  const named = (more: object): string[] => (sent('responses', { tools, ...more }).tools ?? []).map(({ name }: Loose) => name)
+  const call = { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_1', name: 'search', input: {} }] }
+  const result = (...content: object[]) => ({ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content }] })
+  t.same(named({}), ['search'])
+  t.same(named({ messages: [...HI, call, result({ type: 'tool_reference', tool_name: 'second' })] }), ['search', 'second'])
+  t.same(named({ messages: [...HI, { role: 'system', content: [{ type: 'tool_addition', tool: { type: 'tool_reference', name: 'third' } }] }] }), ['search', 'third'])
+  t.same(named({ tool_choice: { type: 'tool', name: 'first' } }), ['search', 'first'])
+  t.same(named({ tools: [...tools.slice(1), { type: 'tool_search_tool_bm25_20251119', name: 'tool_search_tool_bm25' }] }), ['first', 'second', 'third'])
+})
+
 t.test('each answer has an id of its own, also where the upstream repeats its id', async (t) => {
   const answer = response('completed', [message('Hi')])
   const fresh = () => ({ ...ids, fresh: (prefix: string) => `${prefix}${++given}` })

@@ -17,7 +17,7 @@ export const CLIENT_TOOLS: Record<WireName, RegExp> = {
   messages: /^(?:custom|(?:bash|text_editor|memory|computer|computer_toolset|browser_toolset)_\d{8})$/,
 }
 /** It runs at the server, but reads the tools of the request alone: without it, a model would not find those that are loaded later. */
-const TOOL_SEARCH = /^tool_search_tool_(?:bm25|regex)(?:_\d{8})?$/
+export const TOOL_SEARCH = /^tool_search_tool_(?:bm25|regex)(?:_\d{8})?$/
 const NO_LISTS: ToolLists = { allow: new Set(), drop: new Set() }
 
 /** The members with the tools that the policy offers, and without a choice of others. */
