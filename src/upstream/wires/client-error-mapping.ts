@@ -60,21 +60,19 @@ const KNOWN_PARAMS = new Set(
  * unavailable, overloaded, or refuses our key, model or path.
  */
 export function clientErrorOf(status: number, body: string, call: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
-  const failure = refusalOf(status, body, call)
-  return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(body)}`) })
+  if (status !== 400 && status !== 413 && status !== 422) return null
+  const error = errorIn(parsed(body)) ?? {}
+  const failure = status === 413 ? new Failure('payload_too_large') : refusalOf(error, body, call)
+  return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(error)}`) })
 }
 
 /** What tells the upstream's error and cannot quote the request: its code and type. For the log. */
-function namesIn(body: string): string {
-  const { code, type } = errorIn(parsed(body)) ?? {}
+function namesIn({ code, type }: Members): string {
   const named = (value: unknown) => /^[\w.-]{1,64}$/.test(String(value ?? ''))
   return `${named(code) ? `, code ${String(code)}` : ''}${named(type) ? `, type ${String(type)}` : ''}`
 }
 
-function refusalOf(status: number, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
-  if (status === 413) return new Failure('payload_too_large')
-  if (status !== 400 && status !== 422) return null
-  const error = errorIn(parsed(body)) ?? {}
+function refusalOf(error: Members, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
   const mapped = clientErrorIn(error)
   if (mapped) return mapped
   const message = (ownText(error, 'message') || body).slice(0, OWN_WORDS)
