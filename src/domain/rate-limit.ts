@@ -38,16 +38,25 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
 }
 
 /**
- * Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`, by that limit. Above `namesMax`
- * the name whose last request, counted or refused, is the oldest is forgotten.
+ * Returns a function that takes one request of a name, at `now` (ms), out of `requestsPerMinute`. Above `namesMax` the name whose last request,
+ * counted or refused, is the oldest is forgotten.
  */
-export function openRates(limit: Limit, requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
+export function rememberRates(namesMax: number): (name: string, requestsPerMinute: number, now: number) => RateDecision {
   const rates = new Map<string, Rate>()
-  return (name, now) => {
+  return (name, requestsPerMinute, now) => {
     // A clock that was set back may not leave a name refused for longer than its burst.
     const rate = underRate(rates.get(name) ?? { tat: 0 }, requestsPerMinute, now)
     const decision = takeOne(rate, requestsPerMinute, now)
     putNewest(rates, name, decision.allowed ? decision.rate : rate, namesMax)
+    return decision
+  }
+}
+
+/** Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`, by that limit. */
+export function openRates(limit: Limit, requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
+  const take = rememberRates(namesMax)
+  return (name, now) => {
+    const decision = take(name, requestsPerMinute, now)
     if (!decision.allowed) throw overLimit(limit, { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
   }
 }

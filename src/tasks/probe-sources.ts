@@ -4,11 +4,10 @@
  */
 import { openCounts } from '../domain/counts-by-name.ts'
 import type { Egress, Reply } from '../egress/egress.ts'
-import { putNewest } from '../domain/long-lived-maps.ts'
 import { mediaInfo } from '../domain/media-info.ts'
 import type { SourceInfo } from '../domain/media-operations.ts'
 import { tenantOf } from '../domain/plans.ts'
-import { takeOne, underRate, type Rate } from '../domain/rate-limit.ts'
+import { rememberRates } from '../domain/rate-limit.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { REDIRECTS_MAX } from './fetch-inputs.ts'
 
@@ -39,20 +38,15 @@ export function openSourceProbes({
   clock: () => number
   deadlineMs?: number
 }): ProbeSources {
-  const rates = new Map<string, Rate>()
+  const takeOneOf = rememberRates(PLANS_MAX)
   const tenants = openCounts()
   const hosts = openCounts()
   let all = 0
 
   /** Whether a request of the plan may ask so many sources, which are counted then. */
   function enter({ id, terms }: Subscription, sources: number): boolean {
-    const now = clock()
-    // As in `openRates`: after the clock was set back, the debt is that of a burst.
-    const known = underRate(rates.get(id) ?? { tat: 0 }, terms.requestsPerMinute, now)
-    const rate = takeOne(known, terms.requestsPerMinute, now)
-    putNewest(rates, id, known, PLANS_MAX)
-    if (!rate.allowed || tenants.of(tenantOf(id)) + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
-    putNewest(rates, id, rate.rate, PLANS_MAX)
+    if (tenants.of(tenantOf(id)) + sources > PROBES_MAX.tenant || all + sources > PROBES_MAX.all) return false
+    if (!takeOneOf(id, terms.requestsPerMinute, clock()).allowed) return false
     count(id, sources)
     return true
   }
