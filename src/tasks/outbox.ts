@@ -46,7 +46,7 @@ function deliveriesOf(task: Task, outbox: readonly OutboxEvent[], url: string, n
       keyVersionId: task.keyVersionId,
       event,
       url,
-      host: hostOf(url),
+      host: receiverOf(url),
       body,
       ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }),
       ...(task.requestId === undefined ? {} : { requestId: task.requestId }),
@@ -60,9 +60,11 @@ function deliveriesOf(task: Task, outbox: readonly OutboxEvent[], url: string, n
   })
 }
 
-/** Host and port of a receiver, whose deliveries share slots; `host.` is `host`. */
-function hostOf(url: string): string {
-  return (URL.parse(url)?.host ?? '').replace(/\.(?=:|$)/, '')
+/** Host and port of a receiver, whose deliveries share slots. `host.` is `host`, and 443 is not named. */
+function receiverOf(url: string): string {
+  const { protocol, hostname, port } = new URL(url)
+  const named = port || (protocol === 'http:' ? '80' : '')
+  return `${hostname.replace(/\.$/, '')}${named && `:${named}`}`
 }
 
 /** The id of an event and of its delivery. */

@@ -135,6 +135,15 @@ t.test('the sweep relays what an earlier release left in an outbox', async (t) =
   t.match(await store.events('acme', 0, 0, 10), [{ event: 'task.completed', body: '{}' }])
 })
 
+t.test('deliveries to one host share slots by its port, named or not', async (t) => {
+  const { store, context } = await running(t)
+  const hosts = [['http://hooks.example./a', 'hooks.example:80'], ['https://hooks.example:80', 'hooks.example:80'], ['https://hooks.example:443/a', 'hooks.example'], ['https://[2606::1]/', '[2606::1]']]
+  for (const [i, [webhookUrl]] of hosts.entries())
+    await store.createTask(task(3 + i, { state: 'completed', endedAt: T0, sweepAt: T0, webhookUrl: webhookUrl!, outbox: [{ event: 'task.completed', body: '{}' }] }))
+  t.match(await sweepTasks(context), { relayed: hosts.length })
+  t.same(await Promise.all(hosts.map(async (_, i) => (await store.deliveries(taskId(3 + i)))[0]?.host)), hosts.map(([, host]) => host))
+})
+
 t.test('what a late request holds for a task that settles is given back, and is no second charge', async (t) => {
   const { store, context, moves, time, first } = await running(t)
   const settling = await store.moveTask(first.id, { from: ['processing'] }, 'settling', { outcome: { outcome: 'canceled', cost: 30 }, sweepAt: T0 })
