@@ -13,14 +13,6 @@ export type CheckedBackup = Verified & {
   results: { present: number; missing: string[] }
 }
 
-/** The newest time of a change. Since a copy was made, nobody looks after its open tasks. */
-async function lastChange(store: Store): Promise<number> {
-  let at = 0
-  for await (const record of readAll(store, 'subscriptions')) at = Math.max(at, record.at)
-  for await (const { createdAt, startedAt, endedAt } of readAll(store, 'tasks')) at = Math.max(at, createdAt, startedAt ?? 0, endedAt ?? 0)
-  return at
-}
-
 /** Times are epoch milliseconds: `now`, and since when tasks and events are kept. */
 export async function checkBackup(
   store: Store,
@@ -28,13 +20,19 @@ export async function checkBackup(
   sealing: SealingKeys,
   times: { now: number; keptSince: number; eventsKeptSince: number },
 ): Promise<CheckedBackup> {
-  const verified = await verifyStore(store, { ...times, now: Math.min(times.now, await lastChange(store)) })
   const results = { present: 0, missing: [] as string[] }
-  for await (const { id, outcome } of readAll(store, 'tasks')) {
+  let lastChange = 0
+  for await (const { at } of readAll(store, 'subscriptions')) lastChange = Math.max(lastChange, at)
+  for await (const { createdAt, attempts } of readAll(store, 'deliveries'))
+    lastChange = Math.max(lastChange, createdAt, attempts.at(-1)?.at ?? 0)
+  for await (const { id, createdAt, startedAt, endedAt, outcome } of readAll(store, 'tasks')) {
+    lastChange = Math.max(lastChange, createdAt, startedAt ?? 0, endedAt ?? 0)
     if (outcome?.outcome !== 'completed' || outcome.result.expiresAt <= times.now) continue
     const all = await Promise.all(resultsOf(outcome.result).map(({ file }) => files.stat(file)))
     if (all.includes(null)) results.missing.push(id)
     else results.present++
   }
+  // Since a copy was made, nobody looks after its open tasks.
+  const verified = await verifyStore(store, { ...times, now: Math.min(times.now, lastChange) })
   return { ...verified, keys: await reseal(store, sealing, null), results }
 }

@@ -16,7 +16,7 @@ import { keyVersion } from '../contracts/store/acme.ts'
 import { run } from '../flows/run.ts'
 import { PROGRAM } from '../flows/program.ts'
 import { mongodb } from '../servers/mongodb.ts'
-import { fill, NOW, STUDIO, taskId } from '../verify/filled-store.ts'
+import { fill, HOUR_MS, NOW, STUDIO, taskId } from '../verify/filled-store.ts'
 
 const DAY_MS = 24 * 3_600_000
 const [OLD, NEW, LOST] = [1, 2, 3].map((n) => Buffer.alloc(32, n)) as [Buffer, Buffer, Buffer]
@@ -190,6 +190,19 @@ for (const place of PLACES) {
     await files.put(result.file, Buffer.from('x'), result)
     await files.close()
     t.match((await commanded(world, 'backup', 'check')).said, { results: { present: 1, missing: [] } })
+  })
+
+  t.test(`${place.name}: a backup is judged as of its newest change, which may be the attempt of a delivery`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const violations = async () => ((await commanded(world, 'backup', 'check')).said as { violations: string[] }).violations
+    t.same(await violations(), [])
+    await within(world, async (store) => {
+      const [{ id, epoch } = { id: '', epoch: 0 }] = await store.claimDeliveries(NOW, NOW + 1, { limit: 1, perHost: 1, perTenant: 1, perQueue: 1 })
+      const attempt = { number: 1, at: NOW + 2 * HOUR_MS, durationMs: 1, statusCode: 200, error: null, responsePrefix: '' }
+      t.equal(await store.recordAttempt(id, epoch, attempt, { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
+    })
+    t.match(await violations(), [/is processing, and nobody looked after it for 60 minutes/, /is queued, and nobody/])
   })
 }
 
