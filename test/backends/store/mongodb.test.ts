@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import type { Db } from 'mongodb'
-import t from 'tap'
+import { Collection, type Db, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb/migrations.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
@@ -237,4 +237,47 @@ t.test('concurrent processes on one record are exact: none reserves past the lim
   t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
   t.equal(sum('created'), 100, 'each Idempotency-Key made one task')
   t.match(await store.taskWithKey('acme', 'order-7'), { kind: task(0).kind })
+}))
+
+/** Serves the reads of tasks one by one, those under way together last first, and makes a change after the `n`th until the test ends. */
+function changeAfterRead(t: Test, n: number, change: () => Promise<unknown>): void {
+  const { find } = Collection.prototype
+  t.teardown(() => Object.assign(Collection.prototype, { find }))
+  let served = Promise.resolve()
+  let asked: (() => Promise<void>)[] = []
+  let count = 0
+  Collection.prototype.find = function (this: Collection, ...query: Parameters<Collection['find']>) {
+    const cursor = find.apply(this, query)
+    if (this.collectionName !== 'tasks') return cursor
+    const { promise, resolve } = Promise.withResolvers<Document[]>()
+    const toArray = cursor.toArray.bind(cursor)
+    asked.unshift(async () => {
+      const found = await toArray()
+      if (++count === n) await change()
+      resolve(found)
+    })
+    setImmediate(() => {
+      const together = asked
+      asked = []
+      for (const serve of together) served = served.then(serve)
+    })
+    return Object.assign(cursor, { toArray: () => promise })
+  } as typeof find
+}
+
+t.test('a task that moves on while a list is read is in the list, once', onMongodb(async (t, { db, place }) => {
+  const all = { object: 'generation', kind: null, status: null, createdAfter: null, createdBefore: null } as const
+  const running = { state: 'processing', startedAt: T0 } as const
+  const retrying = { state: 'queued', startedAt: T0 } as const
+  const moves = [[null, running, { state: 'completed', endedAt: T0 }], ['processing', running, retrying], ['processing', retrying, running]] as const
+  for (const [status, before, after] of moves) {
+    for (const n of [1, 2, 3]) {
+      await t.test(`${status}: from ${before.state} to ${after.state} after read ${n}`, async (t) => {
+        const store = await (await place(t)).open()
+        await store.createTask(task(1, before))
+        changeAfterRead(t, n, () => db.collection('tasks').updateOne({}, { $set: after }))
+        t.same((await store.tasks('acme', { ...all, status }, null, 10)).map(({ id }) => id), [task(1).id])
+      })
+    }
+  }
 }))

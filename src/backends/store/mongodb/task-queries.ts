@@ -36,10 +36,11 @@ const VISIBLE_OPEN: readonly TaskState[] = ['queued', 'processing', 'settling']
 const RUNNING: readonly TaskState[] = ['processing', 'settling']
 const VISIBLE_ENDED: readonly TaskState[] = ['completed', 'failed', 'canceled']
 
-/** The parts of a list. Each is read by an index of its own. */
+/** The parts of a list, in the order of their reading: a task that moves on meanwhile is in one of them. Each is read by an index of its own. */
 function partsOf(object: Task['object'], kind: string | null, status: PublicStatus | null): Filter<StoredTask>[] {
   const open = { object, ...(kind !== null && { verb: kind }), ...OPEN }
   const ended = { verb: { $in: kind !== null ? [kind] : [...(object === 'generation' ? KINDS : OPERATIONS)] }, object, ...ENDED }
+  const retrying = { ...open, ...RETRYING }
   const running = { ...open, state: { $in: [...RUNNING] } }
   switch (status) {
     case null:
@@ -48,7 +49,8 @@ function partsOf(object: Task['object'], kind: string | null, status: PublicStat
         { ...ended, state: { $in: [...VISIBLE_ENDED] } },
       ]
     case 'processing':
-      return [running, { ...open, ...RETRYING }]
+      // A task goes to and fro between the two.
+      return [retrying, running, retrying]
     case 'queued':
       return [{ ...open, ...WAITING }]
     default:
@@ -86,15 +88,13 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
 
   async function page(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]> {
     const range = rangeOf(tenant, filter, before)
-    const found = await Promise.all(
-      partsOf(filter.object, filter.kind, filter.status).map((part) =>
-        collection.find({ ...range, ...part }, { sort: { _id: -1 }, limit }).toArray(),
-      ),
-    )
-    const newest = found.flat().toSorted((a, b) => (a._id < b._id ? 1 : -1))
-    // A task that was retried between the two reads is in both.
-    return newest
-      .filter(({ _id }, n) => _id !== newest[n - 1]?._id)
+    const found = new Map<string, StoredTask>()
+    for (const part of partsOf(filter.object, filter.kind, filter.status)) {
+      const page = await collection.find({ ...range, ...part }, { sort: { _id: -1 }, limit }).toArray()
+      for (const one of page) found.set(one._id, one)
+    }
+    return [...found.values()]
+      .sort((a, b) => (a._id < b._id ? 1 : -1))
       .slice(0, limit)
       .map(taskOf)
   }
