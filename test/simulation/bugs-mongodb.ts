@@ -49,8 +49,8 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a task is final before its deliveries are there',
     file: `${STORE}/tasks.ts`, scenario: 'media', within: 100,
-    from: '    await deliveries.add(made)\n    const left',
-    to: '    void deliveries.add(made).catch(() => {})\n    const left',
+    from: '    await deliveries.add(sent)\n    const left',
+    to: '    void deliveries.add(sent).catch(() => {})\n    const left',
   },
   {
     name: 'existing deliveries do not schedule their queues again',

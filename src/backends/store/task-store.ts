@@ -85,8 +85,8 @@ export type TaskStore = {
 
   /**
    * Stores the deliveries of a task and appends its events to the tenant's log, those that are not stored yet, and clears its outbox and `sweepAt`,
-   * in one write; with `end`, it makes a task that is settling final in that write. Returns the task as it is then, or null when it is not
-   * there, or not settling.
+   * in one write; with `end`, it makes a task that is settling final in that write. The delivery of an event has the body that is logged. Returns
+   * the task as it is then, or null when it is not there, or not settling.
    */
   relay(taskId: string, deliveries: Delivery[], events: LoggedEvent[], end?: TaskEnd): Promise<Task | null>
   /**

@@ -157,6 +157,19 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
   }))
 }
 
+t.test('a delivery has the body that its event was logged with, whichever write of a settlement was its last', onMongodb(async (t, empty) => {
+  for (let write = 1, writes = 1; write <= writes; write++) {
+    const store = await (await empty.place(t)).open()
+    await store.createTask(ended(1))
+    const settle = (body: string) => store.relay(taskId(1), [{ ...failed, body }], [logged(1, { event: 'task.failed', body })])
+    const restore = interrupt(WRITES, { write, happens: true })
+    await settle('first').catch(() => {})
+    writes = restore()
+    await settle('second')
+    t.match(await deliveriesOf(store), { deliveries: [{ body: 'first' }], events: [{ body: 'first' }] }, `write ${write}`)
+  }
+}))
+
 /** Makes the next command of several writes fail, after the first half of them took effect. */
 function halve(): () => void {
   const { bulkWrite } = Collection.prototype

@@ -124,7 +124,7 @@ export function delivery(n: number, facts: Partial<Delivery> = {}): Delivery {
 /** The logged `event` of the `n`th task. */
 export function logged(n: number, facts: Partial<LoggedEvent> = {}): LoggedEvent {
   const event = facts.event ?? 'task.completed'
-  return { id: `${taskId(n)}.${event}`, tenant: 'acme', taskId: taskId(n), event, body: `{"n":${n}}`, loggedAt: T0, ...facts }
+  return { id: `${taskId(n)}.${event}`, tenant: 'acme', taskId: taskId(n), event, body: '{}', loggedAt: T0, ...facts }
 }
 
 /** A request that reserves `tokens`. */

@@ -27,8 +27,8 @@ type Floor = { _id: string; position: number }
 
 /** What the relay of a task needs. */
 export type EventLog = {
-  /** Those that are there stay as they are. */
-  append(events: LoggedEvent[]): Promise<void>
+  /** Those that are there stay as they are. Returns the body of each event in the log, by its id. */
+  append(events: LoggedEvent[]): Promise<Map<string, string>>
 }
 
 const MAX_WRITTEN = 64
@@ -52,7 +52,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   const lasts = new Map<string, Last>()
 
   /** One command at a time in this process, so that its own writers do not take positions from each other. */
-  const append = createBatcher<LoggedEvent, void>({
+  const append = createBatcher<LoggedEvent, string>({
     backend: 'store',
     async send(events) {
       const unique = new Map(events.map((event) => [event.id, event]))
@@ -61,14 +61,18 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
         .map(([tenant, own]) => ({ tenant, events: own }))
         .sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
       const isShared = ({ tenant }: Batch) => lastOf(tenant)?.position === null
+      const bodies = new Map<string, string>()
       const failures = new Map<string, unknown>()
       const failed = (batches: Batch[]) => (failure: unknown) => batches.forEach(({ tenant }) => failures.set(tenant, failure))
       const alone = tenants.filter((batch) => !isShared(batch))
       await Promise.all([
-        appendTogether(alone).catch(failed(alone)),
-        ...tenants.filter(isShared).map((batch) => appendTo(batch).catch(failed([batch]))),
+        appendTogether(alone, bodies).catch(failed(alone)),
+        ...tenants.filter(isShared).map((batch) => appendTo(batch, bodies).catch(failed([batch]))),
       ])
-      return events.map(({ tenant }) => (failures.has(tenant) ? { failure: failures.get(tenant) } : { answer: undefined }))
+      return events.map(({ id, tenant }) => {
+        if (failures.has(tenant)) return { failure: failures.get(tenant) }
+        return { answer: bodies.get(id) ?? unique.get(id)!.body }
+      })
     },
     idOf: ({ id }) => id,
     shares: true,
@@ -77,7 +81,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   })
 
   /** In one command, after the positions that this process took last. Where another process was first, each tenant by itself. */
-  async function appendTogether(batches: Batch[]): Promise<void> {
+  async function appendTogether(batches: Batch[], bodies: Map<string, string>): Promise<void> {
     const placed = (
       await Promise.all(
         batches.map(async ({ tenant, events }) => at(events, (lastOf(tenant)?.position ?? (await lastPosition(tenant))) + 1)),
@@ -88,16 +92,17 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
     const taken = await insert(placed)
     if (taken === null) return remember(placed)
     remember([{ tenant: taken.tenant, position: null }])
-    await Promise.all(batches.map((batch) => appendTo(batch, true)))
+    await Promise.all(batches.map((batch) => appendTo(batch, bodies, true)))
   }
 
-  /** `mayBeThere`: an earlier command may have inserted some. */
-  async function appendTo({ tenant, events }: Batch, mayBeThere = false): Promise<void> {
+  /** `mayBeThere`: an earlier command may have inserted some. The bodies of those that are there are added to `bodies`. */
+  async function appendTo({ tenant, events }: Batch, bodies: Map<string, string>, mayBeThere = false): Promise<void> {
     let missing = events
     for (let turn = 0; turn < MAX_TRIES; turn++) {
       if (turn > 0 || mayBeThere) {
-        const there = await collection.find({ _id: { $in: missing.map(({ id }) => id) } }, { projection: { _id: 1 } }).toArray()
-        missing = missing.filter(({ id }) => !there.some(({ _id }) => _id === id))
+        const there = await collection.find({ _id: { $in: missing.map(({ id }) => id) } }, { projection: { body: 1 } }).toArray()
+        for (const { _id, body } of there) bodies.set(_id, body)
+        missing = missing.filter(({ id }) => !bodies.has(id))
       }
       if (missing.length === 0) return
       if ((await insert(at(missing, (await lastPosition(tenant)) + 1))) === null) return
@@ -157,7 +162,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   }
 
   return {
-    log: { append: async (events) => void (await Promise.all(events.map(append))) },
+    log: { append: async (events) => new Map(await Promise.all(events.map(async (event) => [event.id, await append(event)] as const))) },
     verbs: {
       events: async (tenant, after, since, limit) => {
         const found = collection.find({ tenant, position: { $gt: after }, loggedAt: { $gte: since } })

@@ -105,8 +105,10 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
     const before = cache.get(id) ?? (await read(id))
     if (!before) return null
     known(before)
-    await log.append(events)
-    await deliveries.add(made)
+    const bodies = await log.append(events)
+    // What is logged is sent: another settlement may have read another balance.
+    const sent = made.map((delivery) => ({ ...delivery, body: bodies.get(delivery.id) ?? delivery.body }))
+    await deliveries.add(sent)
     const left: Change = { outbox: [], sweepAt: null, eventsLogged: true }
     const relayed = await edit(id, (task) => {
       if (!end) return { ...left, state: task.state }
