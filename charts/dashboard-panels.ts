@@ -92,7 +92,7 @@ const TASKS: Board = {
       title: 'Tasks',
       panels: [
         panel('Open tasks', 'short', 'In the store, by state.', { expr: 'sum by (state, kind) (max by (namespace, state, kind) (tollgate_tasks{$of}))', legend: '{{state}} {{kind}}' }),
-        panel('Age of the oldest open task', 's', 'Since its creation.', most('tollgate_task_oldest_seconds', 'state, kind')),
+        panel('Age of the oldest open task', 's', 'Since its creation; of one that settles, since its outcome is known.', most('tollgate_task_oldest_seconds', 'state, kind')),
         panel('Wait in the queue, p95', 's', 'From the creation of a task to its first run.', quantile(0.95, 'tollgate_task_queue_seconds', ['kind'])),
         panel('Runs', 'ops', 'By outcome.', perSecond('tollgate_task_run_seconds_count', 'engine, outcome')),
         panel('Duration of a run, p95', 's', 'By kind and engine.', quantile(0.95, 'tollgate_task_run_seconds', ['kind', 'engine'])),

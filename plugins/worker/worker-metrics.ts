@@ -56,7 +56,7 @@ export function workerMetrics(registry: Registry, engineOf: (kind: string) => st
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   const oldest = new Gauge({
     name: 'tollgate_task_oldest_seconds',
-    help: 'Age of the oldest task that is not final.',
+    help: 'Age of the oldest task that is not final; of one that settles, since its outcome is known.',
     labelNames: ['state', 'kind'],
     registers,
   })

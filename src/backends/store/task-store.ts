@@ -37,7 +37,7 @@ export function capOf({ perQueue, queues }: DeliveryCaps, queue: DeliveryQueue):
  */
 export type DueList = { states: readonly TaskState[]; after: string; limit: number; perTenant: number }
 
-/** `oldestAt`: epoch milliseconds. */
+/** `oldestAt`: epoch milliseconds of the creation of the oldest; of tasks that settle, the time of the first outcome. */
 export type OpenTasks = { state: TaskState; kind: string; count: number; oldestAt: number }
 
 /** The final state of a task, and its facts. */
@@ -78,7 +78,7 @@ export type TaskStore = {
   tasksDue(now: number, lists: DueList[]): Promise<Task[][]>
   /** Creation time of the oldest task; null when there is none. */
   oldestTask(): Promise<number | null>
-  /** Number of tasks by state and kind or operation, and the creation time of the oldest of them, without final ones. */
+  /** Tasks by state and kind or operation, without final ones. */
   openTasks(): Promise<OpenTasks[]>
   /** Removes final tasks that ended before `before` and have an empty outbox, in any order, with their deliveries. Returns how many. */
   removeTasks(before: number, limit: number): Promise<number>

@@ -262,6 +262,12 @@ export const taskPromises: Promises<Place> = {
     t.same(await oldest(), { image: 5, upscale: 8 })
   },
 
+  'open tasks that settle are counted with the time of the first outcome': async (t, place) => {
+    const store = await place.open()
+    for (const [n, at] of [[1, 900], [2, 700], [3, 800]] as const) await taskIn(store, 'settling', task(n, { createdAt: T0 + n }), { outcome: { outcome: 'canceled', at: T0 + at } })
+    t.match(await store.openTasks(), [{ state: 'settling', count: 3, oldestAt: T0 + 700 }])
+  },
+
   'the creation time of the oldest task is returned, in any state': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.oldestTask(), null)

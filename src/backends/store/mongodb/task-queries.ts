@@ -66,7 +66,13 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     collection
       .aggregate<OpenTasks>([
         { $match: { state: { $in: ['pending', ...VISIBLE_OPEN] }, ...WITH_SWEEP } },
-        { $group: { _id: { state: '$state', kind: '$verb' }, count: { $sum: 1 }, oldestAt: { $min: '$createdAt' } } },
+        {
+          $group: {
+            _id: { state: '$state', kind: '$verb' },
+            count: { $sum: 1 },
+            oldestAt: { $min: { $ifNull: ['$outcome.at', '$createdAt'] } },
+          },
+        },
         { $project: { _id: 0, state: '$_id.state', kind: '$_id.kind', count: 1, oldestAt: 1 } },
       ])
       .toArray()

@@ -12,8 +12,9 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const byKey = database.records<Task>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
   const due = openDue(database)
   // The index has every rowid, which are in the order of creation.
-  const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
-    `SELECT state, kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, kind`,
+  const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number; settlingAt: number | null }>(
+    `SELECT state, kind, count(*) AS count, min(rowid) AS first, min(iif(state = 'settling', record ->> '$.outcome.at', NULL)) AS settlingAt
+     FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, kind`,
   )
   const createdAt = database.prepare<{ created_at: number }>('SELECT created_at FROM tasks WHERE rowid = ?')
   const oldest = database.records<Task>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
@@ -27,7 +28,9 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     oldestTask: () => database.read(() => oldest.get()?.createdAt ?? null),
     openTasks: () =>
       database.read(() =>
-        open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 })),
+        open.all().map(({ state, kind, count, first, settlingAt }) => {
+          return { state, kind, count, oldestAt: settlingAt ?? createdAt.get(first)?.created_at ?? 0 }
+        }),
       ),
   }
 }
