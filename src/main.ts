@@ -149,8 +149,9 @@ async function run(config: Config): Promise<void> {
     if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }, ...(pending ? [{ ...pending, ok: false }] : [])]
     return Promise.all(app.checks.map((check) => check()))
   }
-  const ops = await openOps({ host: config.OPS_HOST, port: config.OPS_PORT, log, checks }).catch((error: NodeJS.ErrnoException) => {
-    throw new ConfigError('OPS_PORT', String(config.OPS_PORT), `a port that is free on ${config.OPS_HOST} (${error.code})`)
+  const { OPS_HOST: host, OPS_PORT: port, ROLE: role } = config
+  const ops = await openOps({ host, port, role, log, checks }).catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('OPS_PORT', String(port), `a port that is free on ${host} (${error.code})`)
   })
 
   logOutput?.register(ops.registry)

@@ -3,7 +3,8 @@
  * a pod that waits for its database is alive and not ready.
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
-import { collectDefaultMetrics, Registry } from 'prom-client'
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import about from '../../package.json' with { type: 'json' }
 import { exposition } from './exposition.ts'
 
 /**
@@ -19,15 +20,33 @@ export type OpsListener = {
   close(): Promise<void>
 }
 
-/** Opens the listener. `checks` is called at each /readyz; all checks must be ok for a 200. Throws when the address is in use. */
+/** Opens the listener. `checks` is called at each /readyz and /metrics; all checks must be ok for a 200. Throws when the address is in use. */
 export async function openOps(options: {
   host: string
   port: number
+  role: string
   log: FastifyBaseLogger
   checks: () => Promise<Check[]>
 }): Promise<OpsListener> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
+  new Gauge({
+    name: 'tollgate_build_info',
+    help: 'Always 1; the role and the version as labels.',
+    labelNames: ['role', 'version'],
+    registers: [registry],
+  }).set({ role: options.role, version: about.version }, 1)
+  new Gauge({
+    name: 'tollgate_check_ok',
+    help: 'What /readyz asks: 1 in order, 0 not.',
+    labelNames: ['check'],
+    registers: [registry],
+    async collect() {
+      const checks = await options.checks()
+      this.reset()
+      for (const { name, ok, degraded } of checks) this.set({ check: name }, ok && !degraded ? 1 : 0)
+    },
+  })
   const app: FastifyInstance = fastify({
     loggerInstance: options.log,
     logController: new LogController({ disableRequestLogging: true }),

@@ -1,12 +1,11 @@
 /** Access log and HTTP metrics of the public listener, and the metrics registry `app.metrics` (`docs/metrics.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import about from '../../package.json' with { type: 'json' }
+import { Counter, Histogram, type Registry } from 'prom-client'
 import type { Usage } from '../../src/domain/token-windows.ts'
 import { isTracing, logFields, sampledTraceId, type Span } from '../../src/tracing/tracing.ts'
 import { endRequestSpan, requestSpans } from './request-span.ts'
-import { backendChecks, checkMetric } from './readiness-checks.ts'
+import { backendChecks } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
 /**
@@ -55,13 +54,6 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
   app.decorate('endings', [])
-  checkMetric(app.checks, registry)
-  new Gauge({
-    name: 'tollgate_build_info',
-    help: 'Always 1; the role and the version as labels.',
-    labelNames: ['role', 'version'],
-    registers: [registry],
-  }).set({ role: app.config.ROLE, version: about.version }, 1)
   const requests = new Counter({
     name: 'tollgate_http_requests_total',
     help: 'Requests answered.',

@@ -1,6 +1,5 @@
 /** Readiness checks: whether each backend answers, for `/readyz` and the metric `tollgate_check_ok`. */
 import type { FastifyInstance } from 'fastify'
-import { Gauge, type Registry } from 'prom-client'
 import { withTimeout } from '../../src/concurrency/batching.ts'
 import { serves } from '../../src/config/needed-backends.ts'
 import type { Check } from './ops-listener.ts'
@@ -57,18 +56,4 @@ function failureOf(answer: Promise<unknown>): Promise<string | null> {
     () => null,
     (error: Error) => (error.cause instanceof Error ? error.cause.message : error.message),
   )
-}
-
-/** Registers `tollgate_check_ok`, which runs all checks at each scrape. */
-export function checkMetric(checks: FastifyInstance['checks'], registry: Registry): void {
-  new Gauge({
-    name: 'tollgate_check_ok',
-    help: 'What /readyz asks: 1 in order, 0 not.',
-    labelNames: ['check'],
-    registers: [registry],
-    async collect() {
-      for (const { name, ok, degraded } of await Promise.all(checks.map((check) => check())))
-        this.set({ check: name }, ok && !degraded ? 1 : 0)
-    },
-  })
 }

@@ -108,7 +108,7 @@ async function openAll(
       STORE_URL,
     ),
   )
-  const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
+  const clock = keep(await open('store', () => openStoreClock(unguarded, { log, registry, wall }), STORE_URL))
   measured = clock
   await open('clock', async () => assertRight(clock))
   const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })

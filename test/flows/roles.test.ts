@@ -81,6 +81,8 @@ t.test('a role that waits for its store is alive and not ready, reports the wait
     })
     t.equal(status, 503)
     t.match(check('store'), { ok: false, detail: /ECONNREFUSED/ })
+    const metrics = await (await fetch(`${opsUrl}/metrics`)).text()
+    for (const line of [/^tollgate_build_info\{role="\w+",/m, /^tollgate_check_ok\{check="program"\} 0$/m, /^tollgate_check_ok\{check="store"\} 0$/m]) t.match(metrics, line)
     await eventually('the log to say so', async () => (one.log.some((line) => line.includes('"event":"backend_unavailable"') && line.includes('mongodb://')) ? true : null))
   }
   const named = launch({ folder, role: 'gateway', env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('//', '//keeper:hunter2@') ?? '' } })

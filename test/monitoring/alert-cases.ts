@@ -24,6 +24,8 @@ const swept = (reason: string) => `tollgate_tasks_swept_total{namespace="gate",r
 const leader = (instance: string) => `leader_election_master_status{namespace="gate",instance="${instance}",name="tollgate-controller"}`
 const build = (instance: string) => `tollgate_build_info{namespace="gate",instance="${instance}",version="1"}`
 const ofRole = (role: string) => `tollgate_build_info{namespace="gate",instance="${role}",role="${role}",version="1"}`
+const EVERY_ROLE = Object.fromEntries(['gateway', 'worker', 'dispatcher'].map((role) => [ofRole(role), '1x90']))
+const STARTING = 'tollgate_check_ok{namespace="gate",instance="worker",check="program"}'
 const refusals = (window: string) => `tollgate_window_refusals_total{namespace="gate",window="${window}"}`
 const declared = (ready: string, reason: string) => `tollgate_declared_resources{namespace="gate",kind="apikey",ready="${ready}",reason="${reason}"}`
 const used = (share: string) => `tollgate_declared_plans_used{namespace="gate",limit="allowance",share="${share}"}`
@@ -58,6 +60,8 @@ export const ALERT_CASES: AlertCase[] = [
     const others = { [build('a')]: '1x30', ...Object.fromEntries(all.filter((one) => one !== role).map((one) => [ofRole(one), '1x30'])) }
     return { alert: 'TollgateRoleMissing', labels: { severity: 'critical', role }, at: '20m', fires: { ...others, [ofRole(role)]: '1x10 stale' }, quiet: { ...others, [ofRole(role)]: '1x10 stale _x2 1x20' } }
   }),
+  // The only worker waits at its start, for an hour and more.
+  { alert: 'TollgateRoleMissing', labels: { severity: 'critical', role: 'worker' }, at: '80m', fires: { ...EVERY_ROLE, [STARTING]: '_x9 0x80' }, quiet: { ...EVERY_ROLE, [STARTING]: '_x9 0x65 stale' } },
   { alert: 'TollgateStoreDown', labels: { severity: 'critical' }, at: '5m', fires: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 0x10' }, quiet: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 1 1 0 1 1', 'tollgate_check_ok{namespace="gate",check="files"}': '0x10' } },
   { alert: 'TollgateStoreSlow', labels: { severity: 'warning' }, at: '25m', fires: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '2', STORE), quiet: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '0.02', STORE) },
   { alert: 'TollgateBrokerDown', labels: { severity: 'warning' }, at: '10m', fires: { 'tollgate_check_ok{namespace="gate",check="broker"}': '1 0x20' }, quiet: { 'tollgate_check_ok{namespace="gate",check="broker"}': '1 0 0 1 0 0 1 1 1 1 1' } },

@@ -114,7 +114,7 @@ const PROMETHEUS_3 = 'application/openmetrics-text;version=1.0.0;escaping=allow-
 
 t.test('a scraper gets OpenMetrics when its q value is the higher one, and otherwise the text format', async (t) => {
   const registry = everyType()
-  const listener = await openOps({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }), checks: async () => [] })
+  const listener = await openOps({ host: '127.0.0.1', port: 0, role: 'worker', log: pino({ level: 'silent' }), checks: async () => [] })
   t.teardown(() => listener.close())
   const isOpen = async (accept: string) => (await exposition(registry, accept)).contentType.startsWith(OPEN)
   const preferring = [OPEN, PROMETHEUS_2, PROMETHEUS_3, `${OPEN}; version="1.0.0"; charset=utf-8`, 'Application/OpenMetrics-Text;Q=0.4, text/*;q=0.3', `text/plain;q=0, */*`, `${OPEN}, */*;q=0.9`, 'application/*']

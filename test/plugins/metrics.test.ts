@@ -4,12 +4,14 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextIteration } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
+import pino from 'pino'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { controllerMetrics } from '../../plugins/controller/controller-metrics.ts'
 import { openQueue, type Queue } from '../../plugins/controller/work-queue.ts'
 import { apiServerMetrics } from '../../plugins/controller/api-server-metrics.ts'
 import { startWorkers } from '../../plugins/controller/queue-workers.ts'
+import { openOps } from '../../plugins/ops/ops-listener.ts'
 import { need } from '../servers/client.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 
@@ -23,8 +25,8 @@ const tables: Documented[] = readFileSync(join(import.meta.dirname, '../../docs/
     Object.fromEntries([...table.matchAll(/^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|/gm)].map(([, name = '', type = '', labels = '']) => [name, { type, labels: labels.split(',').map((label) => label.trim()).filter(Boolean) }])),
   )
 
-/** Of the process, which has it before the application: `test/bootstrap/log-output.test.ts`. */
-const { tollgate_log_lines_dropped_total: _ofTheLog, ...ofTheApplication } = tables[0] ?? {}
+/** Of the process, which has them before the application; the first: `test/bootstrap/log-output.test.ts`. */
+const { tollgate_log_lines_dropped_total: _ofTheLog, tollgate_build_info, tollgate_check_ok, ...ofTheApplication } = tables[0] ?? {}
 
 /** What is registered. Labels and types are no part of the library's public type. */
 function registered(registry: Registry): Documented {
@@ -37,8 +39,14 @@ t.test('role all has exactly the metrics of the page, with their types and label
   t.same(registered(app.metrics.registry), ofTheApplication)
 })
 
+t.test('the operations listener has the metrics of the process, whatever the application', async (t) => {
+  const listener = await openOps({ host: '127.0.0.1', port: 0, role: 'worker', log: pino({ level: 'silent' }), checks: async () => [] })
+  t.teardown(() => listener.close())
+  t.match(registered(listener.registry), { tollgate_build_info, tollgate_check_ok })
+})
+
 /** Families by the beginning of their names. */
-const EVERY = ['tollgate_build_info', 'tollgate_body', 'tollgate_http', 'tollgate_check', 'tollgate_clock', 'tollgate_store', 'tollgate_egress', 'tollgate_broker']
+const EVERY = ['tollgate_body', 'tollgate_http', 'tollgate_clock', 'tollgate_store', 'tollgate_egress', 'tollgate_broker']
 const OF_TASKS = ['tollgate_files', 'tollgate_money']
 const FAMILIES = {
   gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_readmissions', 'tollgate_upstream', 'tollgate_usage'],

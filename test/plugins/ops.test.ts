@@ -28,7 +28,7 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
   await app.register(errors)
   await app.register(ops, { registry })
   await app.ready()
-  const listener = await openOps({ host: '127.0.0.1', port: 0, log: app.log, checks: () => Promise.all(app.checks.map((check) => check())) })
+  const listener = await openOps({ host: '127.0.0.1', port: 0, role: 'worker', log: app.log, checks: () => Promise.all(app.checks.map((check) => check())) })
   t.teardown(async () => {
     await listener.close()
     await app.close()
@@ -37,7 +37,7 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
     const response = await fetch(`${listener.url}/readyz`)
     return { status: response.status, said: (await response.json()) as { status: string; checks: unknown[] } }
   }
-  return { readyz, lines, metrics: () => registry.metrics() }
+  return { readyz, lines, metrics: () => listener.registry.metrics() }
 }
 
 const SAME = async () => 1_000_000
