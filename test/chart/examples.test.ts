@@ -22,7 +22,7 @@ t.test('the address of Kafka leads to the cluster, as the user, with the topics 
   t.match(address.sasl, { mechanism: listeners[0].authentication.type, username: 'tollgate-rings', password: '/etc/tollgate/broker/password' })
   const { acls } = found(all, 'KafkaUser/tollgate-rings').spec.authorization
   t.same(acls.map(({ resource }: Answered) => resource.name), [address.topicPrefix, `${address.group}.`])
-  t.same(acls.map(({ operations }: Answered) => operations), [['Create', 'Describe', 'Read', 'Write'], ['Read']], 'every topic that is missing is created')
+  t.same(acls.map(({ operations }: Answered) => operations), [['Create', 'Describe', 'DescribeConfigs', 'Read', 'Write'], ['Read']], 'every topic that is missing is created')
 })
 
 if (!missing(t, ['glua'])) {

@@ -22,10 +22,11 @@ function clientOf(created: (client: EventEmitter) => void, connect: () => Promis
   return { events, on: client.on.bind(client), connect, subscribe: nothing, run: async () => void client.emit('run'), disconnect: nothing, pause: steer, resume: steer, describeGroup: async () => ({ members: [] }) }
 }
 
-function open(t: Test, created: (client: EventEmitter) => void, connect = async () => {}) {
-  const admin = { connect: async () => {}, fetchTopicMetadata: async () => ({ topics: [{ partitions: [{}] }] }), disconnect: async () => {} }
+function open(t: Test, created: (client: EventEmitter) => void, connect = async () => {}, lines: string[] = []) {
+  const admin = { connect: async () => {}, fetchTopicMetadata: async () => ({ topics: [{ partitions: [{}] }] }), describeConfigs: async () => ({ resources: [] }), disconnect: async () => {} }
   const kafka = { admin: () => admin, consumer: () => clientOf(created, connect) } as unknown as Kafka
-  const log = { debug() {}, info() {}, warn() {} }
+  const line = (_facts: object, message: string) => void lines.push(message)
+  const log = { debug() {}, info: line, warn: line }
   const consumer = openConsumer({ kafka, address: readAddress('kafka://127.0.0.1:1', () => ''), log, counted() {}, sent() {} }, 'image', async () => {})
   t.teardown(() => consumer.stop())
   return consumer
@@ -58,4 +59,28 @@ t.test('a client that ended is released', async (t) => {
   await new Promise((resolve) => setImmediate(resolve))
   gc()
   t.equal(clients[0]?.deref(), undefined)
+})
+
+t.test('a consumer that ends after each join, before a fetch, counts as failed throughout, and is restarted ever more slowly', async (t) => {
+  const lines: string[] = []
+  const clients: EventEmitter[] = []
+  const third = Promise.withResolvers<EventEmitter>()
+  const startMs = performance.now()
+  const error = Object.assign(new Error('ZSTD compression not implemented'), { name: 'KafkaJSNotImplemented' })
+  const consumer = open(t, (client) => {
+    const nth = clients.push(client)
+    client.once('run', () => {
+      client.emit(events.GROUP_JOIN, { payload: { memberAssignment: { 'tollgate.image': [0] }, isLeader: false } })
+      if (nth === 3) third.resolve(client)
+      else client.emit(events.CRASH, { payload: { error } })
+    })
+  }, undefined, lines)
+  const current = await third.promise
+  t.ok(performance.now() - startMs > 700, 'a quarter of a second, then half of one')
+  t.match(consumer.state.problem(), /^the topic tollgate\.image has compressed messages \(ZSTD compression not implemented\), which Tollgate cannot read: /)
+  t.same(lines, ['kafka client failed, retrying'])
+  t.equal(consumer.isReceiving(), false)
+  current.emit(events.FETCH)
+  t.same(lines, ['kafka client failed, retrying', 'kafka client recovered'])
+  t.equal(consumer.isReceiving(), true)
 })

@@ -1,10 +1,11 @@
 import { createServer } from 'node:net'
+import kafkajs from 'kafkajs'
 import t from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { brokerPromises, handled, ready } from '../../contracts/broker.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { kafka } from '../../servers/kafka.ts'
-import { recordingBroker, healthy, ownPrefix, until, withAdmin } from './recording-broker.ts'
+import { recordingBroker, healthy, ownPrefix, publishUntilReceived, until, withAdmin } from './recording-broker.ts'
 import { member } from './group-member.ts'
 import { listening } from '../../fakes/listening.ts'
 
@@ -52,6 +53,32 @@ t.test('Kafka', async (t) => {
     const at = (share: number) => tookMs[Math.floor(share * tookMs.length)]?.toFixed(1)
     t.comment(`published to received: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms`)
     t.equal(consumer.count('received'), 200)
+  })
+
+  await t.test('messages that the broker compresses by zstd are reported with what to do, once, and a topic that was deleted for them works', async (t) => {
+    const topicPrefix = ownPrefix(t, servers)
+    const topic = `${topicPrefix}image`
+    const [producer, consumer] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
+    consumer.consume('image', handled)
+    await publishUntilReceived(producer, consumer)
+    const resource = { type: kafkajs.ConfigResourceTypes.TOPIC, name: topic }
+    const compress = (value: string) => withAdmin(servers, (admin) => admin.alterConfigs({ validateOnly: false, resources: [{ ...resource, configEntries: [{ name: 'compression.type', value }] }] }))
+    const reports = (what: string) => until(() => consumer.health().detail.startsWith(`the topic ${topic} has ${what}, which Tollgate cannot read: `))
+    await compress('zstd')
+    // A broker follows the change a moment later.
+    const publishing = setInterval(() => producer.publish(ready('image', 'task')), 100)
+    await reports('compression.type=zstd')
+    clearInterval(publishing)
+    await compress('producer')
+    await reports('compressed messages (ZSTD compression not implemented)')
+    const [restarts, warnings] = [consumer.count('restarted'), consumer.warnings.length]
+    await until(() => consumer.count('restarted') > restarts + 1)
+    t.equal(consumer.warnings.length, warnings)
+    await withAdmin(servers, (admin) => admin.deleteTopics({ topics: [topic] }))
+    await publishUntilReceived(producer, consumer)
+    await healthy(consumer)
+    const { resources } = await withAdmin(servers, (admin) => admin.describeConfigs({ includeSynonyms: false, resources: [{ ...resource, configNames: ['compression.type'] }] }))
+    t.match(resources, [{ configEntries: [{ configValue: 'producer' }] }])
   })
 
   await t.test('the partitions of a killed member are taken over by the others', async (t) => {

@@ -65,8 +65,12 @@ export function openConsumer(
     const stop = (): void => end.resolve()
     stopping.signal.addEventListener('abort', stop)
     const watchdog = watchFetches(current, {
+      // Only now, and not when it has joined: a message that cannot be read ends it then, each time.
+      fetched() {
+        backoff.reset()
+        state.recovered()
+      },
       slow: () => state.failed(`${address.brokers.join(', ')} does not answer`),
-      resumed: state.recovered,
       stalled: () => end.reject(new DescribedError('the consumer has stopped fetching')),
     })
     // It can be paused no more, and reports its crash later.
@@ -80,8 +84,6 @@ export function openConsumer(
       // What was received and not committed before is received again, by whoever has the partition now.
       offsets = openOffsets()
       if (paused) current.pause([{ topic }])
-      backoff.reset()
-      state.recovered()
       if (payload.isLeader) void partitionCheck.run(current, partitions)
     })
     consumer = current
@@ -152,8 +154,8 @@ export function openConsumer(
   }
 }
 
-/** Reports when a consumer that has joined stops fetching (`slow`), when it fetches again, and when it neither joins nor fetches (`stalled`). */
-function watchFetches(consumer: KafkaJsConsumer, report: { slow(): void; resumed(): void; stalled(): void }): NodeJS.Timeout {
+/** Reports each fetch, when a consumer that has joined stops fetching (`slow`), and when it neither joins nor fetches (`stalled`). */
+function watchFetches(consumer: KafkaJsConsumer, report: { fetched(): void; slow(): void; stalled(): void }): NodeJS.Timeout {
   let activeMs = performance.now()
   let fetches = false
   let isSlow = false
@@ -163,8 +165,8 @@ function watchFetches(consumer: KafkaJsConsumer, report: { slow(): void; resumed
   consumer.on(consumer.events.FETCH, () => {
     activeMs = performance.now()
     fetches = true
-    if (isSlow) report.resumed()
     isSlow = false
+    report.fetched()
   })
   return setInterval(() => {
     const idleMs = performance.now() - activeMs

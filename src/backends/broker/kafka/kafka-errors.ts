@@ -47,6 +47,7 @@ export function describeError(error: unknown, context: ErrorContext): string {
   if (root.type === 'GROUP_AUTHORIZATION_FAILED' || root.name === 'KafkaJSGroupCoordinatorNotFound') {
     return `the user may not join the group ${context.group}: it needs Describe and Read on it, or Kafka is still starting`
   }
+  if (root.name === 'KafkaJSNotImplemented') return unreadable(context.topic, `compressed messages (${root.message})`)
   if (root.type === 'UNKNOWN_TOPIC_OR_PARTITION') return `the topic ${context.topic} does not exist any more`
   if (
     root.name === 'KafkaJSServerDoesNotSupportApiKey' ||
@@ -62,6 +63,11 @@ export function describeError(error: unknown, context: ErrorContext): string {
   const what = code || root.message
   if (CLOSED.test(what)) return `${servers} closes the connection (${what}): tls and sasl must match this port`
   return `${servers} does not answer (${what})`
+}
+
+/** The sentence about a topic with `what` the client library cannot read. */
+export function unreadable(topic: string | undefined, what: string): string {
+  return `the topic ${topic} has ${what}, which Tollgate cannot read: set compression.type=producer and delete its messages, or delete the topic, and Tollgate creates it again`
 }
 
 /** An error whose message is already a sentence for the operator. */

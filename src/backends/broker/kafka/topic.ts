@@ -1,24 +1,37 @@
 /** The topic of one kind: created when it is missing. */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Admin, Kafka } from 'kafkajs'
+import kafkajs, { type Admin, type Kafka } from 'kafkajs'
 import type { Address } from './kafka-url.ts'
-import { isTransient, rootOf, DescribedError } from './kafka-errors.ts'
+import { isTransient, rootOf, unreadable, DescribedError } from './kafka-errors.ts'
 
 type TopicConfig = Record<string, string>
 
 /** Of messages: a day, in which an operator can read what was published. Kafka removes whole segments, hence both settings. */
-const CONFIG: TopicConfig = { 'retention.ms': '86400000', 'segment.ms': '3600000', 'cleanup.policy': 'delete' }
+const CONFIG: TopicConfig = {
+  'retention.ms': '86400000',
+  'segment.ms': '3600000',
+  'cleanup.policy': 'delete',
+  'compression.type': 'producer',
+}
+/** What the client library can read. `producer`: as it was sent, which is uncompressed. */
+const READABLE = ['producer', 'uncompressed', 'gzip']
 
 /** How often, and how many times, a new topic is looked up until a broker leads it. */
 const LOOKUP_MS = 100
 const MAX_LOOKUPS = 50
 
-/** Resolves with the topic's number of partitions. Rejects with the library's error, or a `DescribedError` when the topic is missing and may not be created. */
+/**
+ * Resolves with the topic's number of partitions. Rejects with the library's error, or a `DescribedError` when the topic is missing and may not be created, or its broker compresses
+ * messages in a way that cannot be read.
+ */
 export async function ensureTopic(kafka: Kafka, address: Address, topic: string, config = CONFIG): Promise<number> {
   const admin = kafka.admin()
   try {
     await admin.connect()
-    return (await partitionsOf(admin, topic)) ?? (await create(admin, address, topic, config))
+    const partitions = await partitionsOf(admin, topic)
+    if (partitions === null) return await create(admin, address, topic, config)
+    if ('compression.type' in config) await assertReadable(admin, topic)
+    return partitions
   } finally {
     await admin.disconnect().catch(() => {})
   }
@@ -34,6 +47,14 @@ async function partitionsOf(admin: Admin, topic: string): Promise<number | null>
     if (type === 'UNKNOWN_TOPIC_OR_PARTITION' || type === 'LEADER_NOT_AVAILABLE') return null
     throw error
   }
+}
+
+/** Passes where the broker does not say: that takes the right DescribeConfigs. A consumer finds out by the first message. */
+async function assertReadable(admin: Admin, topic: string): Promise<void> {
+  const resources = [{ type: kafkajs.ConfigResourceTypes.TOPIC, name: topic, configNames: ['compression.type'] }]
+  const described = await admin.describeConfigs({ includeSynonyms: false, resources }).catch(() => null)
+  const compression = described?.resources[0]?.configEntries[0]?.configValue ?? 'producer'
+  if (!READABLE.includes(compression)) throw new DescribedError(unreadable(topic, `compression.type=${compression}`))
 }
 
 async function create(admin: Admin, address: Address, topic: string, config: TopicConfig): Promise<number> {
