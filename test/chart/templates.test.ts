@@ -322,10 +322,11 @@ if (!missing(t, ['helm'])) {
     t.same(await peers('everything', 'verify'), { any: ['verify'] })
   })
 
-  t.test('pods reach NodeLocal DNS, and no other port of its address', async (t) => {
+  t.test('pods reach the DNS of the cluster, also that of OpenShift, and NodeLocal DNS', async (t) => {
     for (const [name, networks] of [['required', ['169.254.20.10/32']], ['extended', ['169.254.20.10/32', '10.96.0.10/32']]] as const) {
       const { egress } = found(await objects(name), 'NetworkPolicy/tollgate-dispatcher').spec
-      const ports = ['UDP', 'TCP'].map((protocol) => ({ port: 53, protocol }))
+      const ports = [53, 5353].flatMap((port) => ['UDP', 'TCP'].map((protocol) => ({ port, protocol })))
+      t.match(found(await objects(name), 'NetworkPolicy/tollgate-test').spec.egress[0].ports, ports)
       t.same(egress[0], { ports, to: [{ namespaceSelector: {} }, ...networks.map((cidr) => ({ ipBlock: { cidr } }))] }, name)
     }
   })
