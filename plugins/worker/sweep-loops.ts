@@ -66,7 +66,7 @@ export function startSweeps({
   const turns: SweepTurns = new Map()
   const republisher = openRepublisher(tasks, [...KINDS, ...OPERATIONS])
   const sweeps = [
-    every('tasks', PERIODS.tasks, () => allOf([sweepOpen(), republish()]), notSweeping),
+    every('tasks', PERIODS.tasks, () => allOf([sweepOpen(), republish()]), notSweeping, clear),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
@@ -77,16 +77,19 @@ export function startSweeps({
     }),
   ]
 
-  /** The process that sweeps exports the task gauge; the others clear theirs. */
+  /** The process that sweeps exports the task gauges, also where the sweep fails; the others, and one that lost the store, clear theirs. */
   async function sweepOpen(): Promise<void> {
     const isTaken = (kind: string) => isServed(kind) || elsewhere.isServed(kind, clock())
     const graceMs = () => (grace.isDue(uptime()) ? leaseMs : null)
     // Also where no lease has expired.
     graceMs()
-    report(await sweepTasks(tasks, { graceMs, queueMs, isServed: isTaken }, turns))
-    const counts = await store.openTasks()
-    elsewhere.observe(counts, clock())
-    open(counts)
+    try {
+      report(await sweepTasks(tasks, { graceMs, queueMs, isServed: isTaken }, turns))
+    } finally {
+      const counts = await store.openTasks()
+      elsewhere.observe(counts, clock())
+      open(counts)
+    }
     // The process, or the store, may have stood still within the pass.
     graceMs()
   }
@@ -97,6 +100,10 @@ export function startSweeps({
 
   function notSweeping(): void {
     grace.isDue(uptime())
+    clear()
+  }
+
+  function clear(): void {
     open([])
   }
 
@@ -113,13 +120,17 @@ export function startSweeps({
     if (Object.values(counts).some((count) => count > 0)) log.warn({ event: 'sweep_recovered', ...counts }, 'sweep recovered tasks')
   }
 
-  /** `notOurs` is called instead of the sweep while another process holds the lease. */
-  function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
+  /** `notOurs` is called instead of the sweep while another process holds the lease, `unknown` while the store does not say who does. */
+  function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}, unknown = () => {}): () => Promise<void> {
     let skipped = 0
+    const failed = (error: unknown) => {
+      unknown()
+      throw error
+    }
     const tick = async () => {
       if (skipped > 0) return void skipped--
       const now = clock()
-      if (await store.takeLease(`sweep-${name}`, owner, now + LEASE_PERIODS * periodMs, now)) return sweep()
+      if (await store.takeLease(`sweep-${name}`, owner, now + LEASE_PERIODS * periodMs, now).catch(failed)) return sweep()
       notOurs()
       skipped = LEASE_PERIODS - 1
     }

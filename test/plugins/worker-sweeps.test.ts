@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { startSweeps } from '../../plugins/worker/sweep-loops.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 import { openAway } from './unavailable-store.ts'
@@ -13,29 +14,44 @@ const LEASE_MS = 30_000
 const MINUTE = 60_000
 const SILENT = { info() {}, warn() {}, error() {} }
 
-t.test('only the worker that holds the sweep lease reports open tasks; the others clear their counts, and try again after the length of the lease', async (t) => {
+/** Sweeps by what each second's request for the lease answers. `reported` has the open tasks as they were reported, `second` resolves after a pass. */
+async function openTurns(t: Test, turns: (() => Promise<boolean>)[], tasksDue: () => Promise<never[]>) {
   mock.timers.enable({ apis: ['setInterval'] })
   t.teardown(() => mock.timers.reset())
-  const turns = [true, false, true]
   const reported: unknown[] = []
   const store = {
-    takeLease: async (name: string) => name === 'sweep-tasks' && turns.shift() === true,
-    tasksDue: async () => [],
+    takeLease: async (name: string) => name === 'sweep-tasks' && (await turns.shift()?.()) === true,
+    tasksDue,
     subscriptionsDue: async () => [],
     openTasks: async () => COUNTS,
   } as unknown as Store
   const tasks = { store, clock: () => 0, publish() {}, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, republished() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
-  const seconds: number[] = []
-  for (let second = 1; reported.length < 3; second++) {
-    const before = reported.length
+  t.teardown(startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, republished() {}, open: (counts) => void reported.push(counts), log: SILENT as never }))
+  const second = async (): Promise<void> => {
     mock.timers.tick(1_000)
     for (let turn = 0; turn < 10; turn++) await nextTurn()
-    if (reported.length > before) seconds.push(second)
+  }
+  return { reported, second }
+}
+
+const [OURS, TAKEN, AWAY] = [async () => true, async () => false, () => Promise.reject(new Unavailable('store', null))]
+
+t.test('only the worker that holds the sweep lease reports open tasks; the others clear their counts, and try again after the length of the lease', async (t) => {
+  const { reported, second } = await openTurns(t, [OURS, TAKEN, OURS], async () => [])
+  const seconds: number[] = []
+  for (let at = 1; reported.length < 3; at++) {
+    const before = reported.length
+    await second()
+    if (reported.length > before) seconds.push(at)
   }
   t.same(seconds, [1, 2, 7])
-  await stop()
   t.same(reported, [COUNTS, [], COUNTS])
+})
+
+t.test('a worker that loses the store clears its counts, and one whose sweep fails goes on to report them', async (t) => {
+  const { reported, second } = await openTurns(t, [OURS, OURS, AWAY, AWAY, OURS], AWAY)
+  for (let at = 1; at <= 5; at++) await second()
+  t.same(reported, [COUNTS, COUNTS, [], [], COUNTS])
 })
 
 t.test('the sealed key of an ended key is removed once no task needs it to sign webhooks', async (t) => {
