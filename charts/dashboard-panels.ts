@@ -97,7 +97,7 @@ const TASKS: Board = {
         panel('Runs', 'ops', 'By outcome.', perSecond('tollgate_task_run_seconds_count', 'engine, outcome')),
         panel('Duration of a run, p95', 's', 'By kind and engine.', quantile(0.95, 'tollgate_task_run_seconds', ['kind', 'engine'])),
         panel('Claims', 'ops', 'By message and by query.', perSecond('tollgate_task_claims_total', 'by, outcome')),
-        panel('Slots', 'short', 'Tasks that all workers together run at once, and those that run.', { expr: 'sum(tollgate_task_slots{$of})', legend: 'slots' }, { expr: 'sum(max by (namespace, kind) (tollgate_tasks{$of, state="processing"}))', legend: 'running' }),
+        panel('Slots', 'short', 'Tasks that all workers together run at once, and those that run.', { expr: 'sum(tollgate_task_slots{$of})', legend: 'slots' }, { expr: 'sum(tollgate_task_slots_busy{$of})', legend: 'running' }),
         panel('Money', 'short', 'Micro-units per second: held at creation and by extensions, captured or voided at the end.', perSecond('tollgate_money_micro_total', 'move')),
         panel('Recovered by sweeps', 'ops', 'Each is what a crash left unfinished.', perSecond('tollgate_tasks_swept_total', 'reason'), perSecond('tollgate_reservations_swept_total', 'reason')),
         panel('Messages of the broker', 'ops', 'By event.', perSecond('tollgate_broker_messages_total', 'event'), { expr: `sum(${rate('tollgate_task_messages_repeated_total')})`, legend: 'repeated' }),

@@ -5,6 +5,7 @@ import type { Concluded } from '../../src/tasks/run-outcome.ts'
 import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { REASONS } from '../../src/tasks/recovery-sweeps.ts'
+import type { Slots } from './worker-slots.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 
@@ -16,8 +17,13 @@ export type WorkerMetrics = {
   open(counts: OpenTasks[]): void
 }
 
-/** Registers the metrics. `engineOf` returns the engine of a kind at present; `slots`: runs at once in this process; `clock`: epoch milliseconds. */
-export function workerMetrics(registry: Registry, engineOf: (kind: string) => string, slots: number, clock: () => number): WorkerMetrics {
+/** Registers the metrics. `engineOf` returns the engine of a kind at present; `clock`: epoch milliseconds. */
+export function workerMetrics(
+  registry: Registry,
+  engineOf: (kind: string) => string,
+  slots: Pick<Slots, 'most' | 'busy'>,
+  clock: () => number,
+): WorkerMetrics {
   const registers = [registry]
   const queued = new Histogram({
     name: 'tollgate_task_queue_seconds',
@@ -52,7 +58,15 @@ export function workerMetrics(registry: Registry, engineOf: (kind: string) => st
     help: 'Messages published again about tasks that stayed ready.',
     registers,
   })
-  new Gauge({ name: 'tollgate_task_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots)
+  new Gauge({ name: 'tollgate_task_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots.most)
+  new Gauge({
+    name: 'tollgate_task_slots_busy',
+    help: 'Tasks that this worker runs now.',
+    registers,
+    collect() {
+      this.set(slots.busy())
+    },
+  })
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   const oldest = new Gauge({
     name: 'tollgate_task_oldest_seconds',

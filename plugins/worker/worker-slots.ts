@@ -3,6 +3,9 @@ import { openCounts } from '../../src/domain/counts-by-name.ts'
 import { Cut } from './task-run.ts'
 
 export type Slots = {
+  /** Concurrent runs at most, and at present. */
+  most: number
+  busy(): number
   isFull(): boolean
   /** Whether one more of this kind may run here, apart from `isFull`. */
   hasRoom(kind: string): boolean
@@ -26,6 +29,8 @@ export function openSlots(most: number, kinds: readonly string[], mostOf: (kind:
   const hasRoom = (kind: string) => kinds.includes(kind) && roomOf(kind) > 0
   const claimable = () => kinds.filter(hasRoom)
   return {
+    most,
+    busy: () => running.size,
     isFull: () => running.size >= most,
     hasRoom,
     claimable,

@@ -31,8 +31,8 @@ export type WorkerOptions = {
 async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
   const { config, tasks, log } = app
   const routeOf = (kind: string) => app.engines.offer(kind)?.route
-  const metrics = workerMetrics(app.metrics.registry, (kind) => routeOf(kind)?.engine ?? 'none', config.WORKER_SLOTS, tasks.clock)
   const slots = openSlots(config.WORKER_SLOTS, kinds, (kind) => routeOf(kind)?.concurrency ?? null)
+  const metrics = workerMetrics(app.metrics.registry, (kind) => routeOf(kind)?.engine ?? 'none', slots, tasks.clock)
   const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_MS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_MS, ran: metrics.ran, stopping: () => stopping, log }
   const claims = openClaims()

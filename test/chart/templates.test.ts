@@ -452,11 +452,24 @@ if (!missing(t, ['helm'])) {
     t.same([running?.type, running?.metadata.threshold], ['prometheus', '0.75'])
     const { advanced, cooldownPeriod } = found(await objects('everything'), 'ScaledObject/tollgate-worker-pictures').spec
     t.same([advanced.horizontalPodAutoscalerConfig.behavior.scaleDown, cooldownPeriod], [{ stabilizationWindowSeconds: 300 }, undefined])
-    const slots = 'avg(tollgate_task_slots{namespace="gate",pod=~"tollgate-worker-pictures-[^-]+(-[^-]+)?"})'
-    t.equal(running?.metadata.query, `sum(max by (kind) (tollgate_tasks{state="processing",namespace="gate",kind=~"image"})) / ${slots} or vector(0)`)
+    const of = '{namespace="gate",pod=~"tollgate-worker-pictures-[^-]+(-[^-]{5})?"}'
+    t.equal(running?.metadata.query, `sum(tollgate_task_slots_busy${of}) / avg(tollgate_task_slots${of}) or vector(0)`)
     const unnamed = ['--set-json', 'workerPools=[{"name":"any"}]']
     const topics = triggers(await objects('everything', unnamed), 'any').filter(({ type }) => type === 'kafka').map((trigger) => trigger.metadata.topic)
     t.same(topics, [...KINDS, ...OPERATIONS].map((kind) => `tollgate.${kind}`))
+  })
+
+  t.test("KEDA's query finds the pods of a pool by the names that Kubernetes makes of its name, and those of no other pool", async (t) => {
+    // As the controllers of Deployments and ReplicaSets, and the API server, name a pod.
+    const podOf = (deployment: string) => `${`${deployment}-5d4f8c7b69-`.slice(0, 58)}x7k2p`
+    const pools = ['a', 'ab', 'a-b', 'pictures-2', 'pictures-fi', 'films-and-musik']
+    for (const fullname of ['gate', 'g'.repeat(35), 'g'.repeat(40)]) {
+      const all = await objects('everything', ['--set', `fullnameOverride=${fullname}`, '--set-json', `workerPools=${JSON.stringify(pools.map((name) => ({ name })))}`])
+      for (const pool of pools) {
+        const [, pattern = ''] = /avg\(.*pod=~"(.+)"/.exec(found(all, `ScaledObject/${fullname}-worker-${pool}`).spec.triggers.at(-1).metadata.query) ?? []
+        t.same(pools.filter((one) => new RegExp(`^(?:${pattern})$`).test(podOf(`${fullname}-worker-${one}`))), [pool], `${fullname}-worker-${pool}`)
+      }
+    }
   })
 
   t.test('a release may have a number for its name', async (t) => {
