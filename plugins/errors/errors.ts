@@ -2,6 +2,7 @@
  * Error handler: answers every failure with the service's error body, `error: {code, message, type, param}` and extra members; on some
  * routes also RFC 9457 members. Fastify's default bodies never leak through.
  */
+import type { ServerResponse } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { wrongProduct } from '../../src/domain/api-keys.ts'
@@ -111,7 +112,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   // Once it is ended, an answer that nobody reads would be held for as long as its connection lasts.
   app.addHook('onRequest', (request, { raw }, done) => {
     // Injected requests have no connection, and no `complete`.
-    if (request.raw.complete !== undefined) raw.once('prefinish', () => disconnectStalled(raw, STALLED_CLIENT_MS))
+    if (request.raw.complete !== undefined) raw.on('prefinish', disconnectUnread)
     done()
   })
 
@@ -148,6 +149,11 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
       ? new Failure('not_found')
       : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
   }
+}
+
+/** A listener of every answer, which needs no function of its own. */
+function disconnectUnread(this: ServerResponse): void {
+  disconnectStalled(this, STALLED_CLIENT_MS)
 }
 
 /** Without a route these become 404 or 405: whatever the encoding of the body, and also if there is a content type but no body. */
