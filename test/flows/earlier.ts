@@ -1,4 +1,4 @@
-/** The version of the program from which upgrades are tested: the last release, as the changelog names it. */
+/** The earlier version of the program from which upgrades are tested, as the changelog names it. */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises'

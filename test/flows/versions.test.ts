@@ -1,5 +1,5 @@
 /**
- * Processes of the last release and of this version side by side on one store and one broker, for each role, under load: the earlier ones alone, both, this version's alone, and
+ * Processes of the earlier version and of this one side by side on one store and one broker, for each role, under load: the earlier ones alone, both, this version's alone, and
  * back, and forward again. Requests of one plan go to gateways of both versions in turn. At the end, a gateway, a worker
  * and a dispatcher of the earlier version are killed one after another, and then those of this one; no controller is.
  */

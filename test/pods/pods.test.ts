@@ -34,7 +34,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   const { kubectl, model, mongodb, node } = site
   const took = (what: string, from: number) => t.comment(`${what} took ${((performance.now() - from) / 1000).toFixed(1)} s`)
   took('a node, its neighbours and the image', since)
-  /** The last release, whose image is built while this version is installed. */
+  /** The earlier version, whose image is built while this version is installed. */
   const earlierOnNode = earlierVersion(t, { isBuilt: true }).then(async (earlier) => {
     if (earlier) await node.importImage(await makeImage(t, earlier.root, '0'))
     took(`all until the image of ${earlier?.commit}`, since)
@@ -198,7 +198,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.equal(((await burned()) - before).toFixed(4), (ordered * 0.04).toFixed(4))
   })
 
-  await step('the last release replaces this version under load, and this one it again: no request fails, streams that are open are waited for, every image is charged once, and verify finds nothing', async (t) => {
+  await step('the earlier version replaces this one under load, and this one it again: no request fails, streams that are open are waited for, every image is charged once, and verify finds nothing', async (t) => {
     const earlier = await earlierOnNode
     const before = await burned()
     const load = openLoad(gateway, keys, { clients: 4, again: false })
