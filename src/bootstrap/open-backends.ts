@@ -1,6 +1,6 @@
 /** Opens the backends that a role needs, and no others. */
-import { realpath } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, realpath } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
 import { openBroker, type Broker } from '../backends/broker/broker.ts'
@@ -70,6 +70,7 @@ export async function openBackends(context: StartContext, open: Opener): Promise
   }
   try {
     await lockData(context, keep)
+    if (!isDistributed(context.config)) keep(await lockStore(context.config.STORE_URL))
     return { ...(await openAll(context, open, keep)), close }
   } catch (error) {
     await close()
@@ -112,8 +113,6 @@ async function openAll(
   measured = clock
   await open('clock', async () => assertRight(clock))
   const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })
-  // SQLite is written by one process only.
-  if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const { sealingKeys, derivedKeys } = await openKeys(config, store)
   const keysFit = sealingKeys === null || (await open('store', () => fitStore(sealingKeys, store), STORE_URL))
   if (!keysFit) log.error({ event: 'sealing_key_wrong' }, 'SEALING_KEY_FILE opens no API key of the store, not ready')
@@ -171,6 +170,16 @@ async function lockData({ config, log }: StartContext, keep: (backend: Closable)
   if (!isEmbedded && !writesSecrets && !(needs(ROLE, 'files') && FILES_URL.startsWith('disk:'))) return
   await makeDataFolder(DATA_DIR, log)
   keep(await lock(join(DATA_DIR, 'lock'), 'DATA_DIR', DATA_DIR))
+}
+
+/** Locks the SQLite file, which one process alone may write, before it is opened: opening it migrates it. */
+async function lockStore(url: string): Promise<Closable> {
+  const file = resolve(url.slice('sqlite:'.length))
+  // What fails here fails again at the lock, which tells the reason.
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 }).catch(() => {})
+  const folder = await realpath(dirname(file)).catch(() => dirname(file))
+  const path = await realpath(file).catch(() => join(folder, basename(file)))
+  return lock(`${path}.lock`, 'STORE_URL', url)
 }
 
 /** S3 credentials, by the variable names that S3 clients share. */
