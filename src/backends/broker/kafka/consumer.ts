@@ -158,23 +158,18 @@ export function openConsumer(
 function watchFetches(consumer: KafkaJsConsumer, report: { fetched(): void; slow(): void; stalled(): void }): NodeJS.Timeout {
   let activeMs = performance.now()
   let fetches = false
-  let isSlow = false
   consumer.on(consumer.events.GROUP_JOIN, () => {
     activeMs = performance.now()
   })
   consumer.on(consumer.events.FETCH, () => {
     activeMs = performance.now()
     fetches = true
-    isSlow = false
     report.fetched()
   })
   return setInterval(() => {
     const idleMs = performance.now() - activeMs
     if (idleMs > STALLED_MS) report.stalled()
-    else if (idleMs > SLOW_MS && fetches && !isSlow) {
-      isSlow = true
-      report.slow()
-    }
+    else if (idleMs > SLOW_MS && fetches) report.slow()
   }, 500)
 }
 
