@@ -53,6 +53,12 @@ export const MONGODB_BUGS: Bug[] = [
     to: '    void deliveries.add(sent).catch(() => {})\n    const left',
   },
   {
+    name: 'a repeated settlement sends another body than the first one logged',
+    file: `${STORE}/tasks.ts`, scenario: 'media', within: 400,
+    from: 'body: bodies.get(delivery.id) ?? delivery.body',
+    to: 'body: delivery.body',
+  },
+  {
     name: 'existing deliveries do not schedule their queues again',
     file: `${STORE}/deliveries.ts`, scenario: 'media', within: 200,
     from: '        await addAll(made.filter((delivery) => !isWaiting(delivery)))\n        await queues.schedule(made)\n',
