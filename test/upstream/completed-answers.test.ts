@@ -3,7 +3,7 @@ import t from 'tap'
 import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
-import { chunk, completion, delta, DONE, event, response, VENDOR } from '../fakes/upstream-wire.ts'
+import { chatStream, chunk, completion, delta, DONE, event, message, response, responsesStream, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 import { openaiSchemas } from './openai-schemas.ts'
 import { requiredMembersOf, sdkTypes } from './sdk-types.ts'
@@ -53,6 +53,28 @@ t.test('responses are completed', async (t) => {
     t.match(answer, { created_at: 1000, completed_at: 1000, output: [expected] }, name)
     validate?.('Response', answer)
   }
+})
+
+t.test('an answer was created when its request was sent, on every wire and in every form', (t) => {
+  const body = { model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }], input: 'Hi' }
+  const messageStart = event('message_start', { message: { id: 'msg_1', content: [] } }) + event('content_block_start', { index: 0, content_block: { type: 'text', text: 'a' } })
+  const answers = [
+    ['chat', completion('a'), chatStream('a').join('')],
+    ['responses', response('completed', [message('a')]), responsesStream('a').join('')],
+    ['messages', { id: 'msg_1', content: [{ type: 'text', text: 'a' }] }, messageStart],
+  ] as const
+  for (const client of ['chat', 'responses'] as const) {
+    for (const [wire, answer, stream] of answers) {
+      let now = 1000
+      const read = client === 'chat' ? readChatRequest : readResponsesRequest
+      const call = read(structuredClone(body), NONE).call(100, ids, () => now, [wire])
+      now = 1060
+      const [first] = dataOf(call.openRewriter().push(Buffer.from(stream)))
+      t.match(JSON.parse(call.rewriteJson(answer).body(ESTIMATE)), client === 'chat' ? { created: 1000 } : { created_at: 1000, completed_at: 1060 }, `${client} over ${wire}`)
+      t.match(first, client === 'chat' ? { created: 1000 } : { response: { created_at: 1000 } }, `${client} streamed over ${wire}`)
+    }
+  }
+  t.end()
 })
 
 t.test('answers have every member that the SDKs of OpenAI require', async (t) => {

@@ -24,7 +24,7 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   mock.method(performance, 'now', () => now)
   t.teardown(() => mock.reset())
   const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
-  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, now: 1 }) } as unknown as UpstreamCall
+  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, createdAt: 1 }) } as unknown as UpstreamCall
   const read = (end: boolean) => {
     const aborts: Error[] = []
     const told: string[] = []
@@ -52,7 +52,7 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
 /** An attempt that gets this text in one piece, and what it was told. `answered` is called with it. */
 function attemptWith(text: string, answered: (attempt: Attempt) => void): { attempt: Attempt; calls: string[]; outcome: WeakRef<object> } {
   const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
-  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, now: 1 }) } as unknown as UpstreamCall
+  const call = { stream: true, openRewriter: () => openChatStream({ ids, includeUsage: false, createdAt: 1 }) } as unknown as UpstreamCall
   const calls: string[] = []
   const note = (name: string) => () => void calls.push(name)
   const connection = { pause: note('pause'), resume: note('resume'), destroy: note('destroy') } as unknown as Connection

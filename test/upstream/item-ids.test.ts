@@ -21,7 +21,7 @@ t.test('an item has one id in all events, also where some leave it out, and afte
       event('response.output_item.done', { output_index: 1, item: end }),
       event('response.completed', { response: response('completed', [strange, end]) }),
     ].join('')
-    const found = dataOf(rewrite(openResponsesStream({ ids, repeated: repeatedMembers({}, new Set()), now: () => 1000 }), [Buffer.from(text)])).flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined)
+    const found = dataOf(rewrite(openResponsesStream({ ids, repeated: repeatedMembers({}, new Set(), 1000), now: () => 1000 }), [Buffer.from(text)])).flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined)
     t.equal(found.length, 5)
     t.equal(new Set(found).size, 1, JSON.stringify(found))
   }

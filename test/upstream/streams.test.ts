@@ -17,9 +17,9 @@ const ids = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202
 const shared: TemplateSets = new Map()
 type Options = { templates?: TemplateSets; subscription?: string }
 const openChat = (includeUsage = false, { templates = shared, subscription = 'acme/first' }: Options = {}) =>
-  openChatStream({ ids: ids(subscription), includeUsage, now: 1000, templates })
+  openChatStream({ ids: ids(subscription), includeUsage, createdAt: 1000, templates })
 const openResponses = ({ templates = shared, subscription = 'acme/first' }: Options = {}) =>
-  openResponsesStream({ ids: ids(subscription), repeated: repeatedMembers({ tools: [{ type: 'function', name: 'f' }] }, new Set()), now: () => 1000, templates })
+  openResponsesStream({ ids: ids(subscription), repeated: repeatedMembers({ tools: [{ type: 'function', name: 'f' }] }, new Set(), 1000), now: () => 1000, templates })
 
 /** The rewritten stream for these pieces. */
 function rewrite(stream: StreamRewriter, pieces: Iterable<Buffer>): string {

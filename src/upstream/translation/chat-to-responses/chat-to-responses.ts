@@ -26,10 +26,10 @@ import { openThinking } from '../../wires/messages/sealed-thinking.ts'
 import { responsesToMessages, type ResponsesAnswer } from '../responses-to-messages/responses-to-messages.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
-type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
+type Context = { ids: Ids; createdAt: number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
-/** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
-export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
+/** `cap`: the plan's limit of output tokens. Throws `unsupported_parameter` for what the Responses wire cannot express. */
+export function chatToResponses(request: ChatRequest, cap: number, ids: Ids): UpstreamCall {
   const { stream } = request
   const built = responsesBody(request, ids, false)
   const input = (built['input'] as Members[]).filter((item) => openThinking(own(item, 'encrypted_content')) === null)
@@ -38,22 +38,18 @@ export function chatToResponses(request: ChatRequest, cap: number, ids: Ids, now
     wire: 'responses',
     stream,
     ...bodyWriter('responses', sent, 'max_output_tokens', Math.max(LEAST_OUTPUT, limitOf(request, cap)), true, ids),
-    ...answerIn(request, ids, now),
+    ...answerIn(request, ids),
     isTranslation: true,
     translated: null,
   }
 }
 
 /** The same at an upstream of the Messages wire, by way of the Responses wire. */
-export function chatToMessages(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
+export function chatToMessages(request: ChatRequest, cap: number, ids: Ids): UpstreamCall {
   const { stream, body } = request
   try {
     const limit = limitOf(request, cap)
-    return responsesToMessages(
-      responsesBody(request, ids, true),
-      { limit, stream, stop: stopSequences(body), ids },
-      answerIn(request, ids, now),
-    )
+    return responsesToMessages(responsesBody(request, ids, true), { limit, stream, stop: stopSequences(body), ids }, answerIn(request, ids))
   } catch (error) {
     throw error instanceof Failure ? inChatTerms(error) : error
   }
@@ -74,8 +70,8 @@ function inChatTerms(failure: Failure): Failure {
 
 const limitOf = ({ perChoice }: ChatRequest, cap: number) => (perChoice === null ? cap : Math.min(perChoice, cap))
 
-function answerIn({ body, options }: ChatRequest, ids: Ids, now: () => number): ResponsesAnswer {
-  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
+function answerIn({ body, options, createdAt }: ChatRequest, ids: Ids): ResponsesAnswer {
+  const context = { ids, createdAt, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
   return { openRewriter: (templates) => openResponsesAsChat(context, templates), rewriteJson: (value) => completionAnswer(value, context) }
 }
 
@@ -86,7 +82,7 @@ function finishReason(response: Members, calls: number, legacy: boolean): string
   return calls === 0 ? 'stop' : legacy ? 'function_call' : 'tool_calls'
 }
 
-function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): JsonAnswer {
+function completionAnswer(value: unknown, { ids, createdAt, legacy, stop }: Context): JsonAnswer {
   if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
   const status = value['status'] ?? 'completed'
   if (status !== 'completed' && status !== 'incomplete')
@@ -106,7 +102,7 @@ function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): 
   if (legacy) Object.assign(message, legacyCall(message))
   const usage = readUsage(value['usage'])
   const completion = {
-    ...completionHead(ids, now()),
+    ...completionHead(ids, createdAt),
     object: 'chat.completion',
     model: MODEL,
     choices: [
@@ -171,7 +167,7 @@ function legacyCall(delta: Members): Members {
   return call && (call['index'] ?? 0) === 0 && isMembers(call['function']) ? { function_call: call['function'] } : {}
 }
 
-function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context, sets: TemplateSets = new Map()): StreamRewriter {
+function openResponsesAsChat({ ids, createdAt, includeUsage, legacy, stop }: Context, sets: TemplateSets = new Map()): StreamRewriter {
   const meter = openMeter()
   let head: CompletionHead | null = null
   let tier: Members = {}
@@ -231,7 +227,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context, 
   }
 
   function begin(response: Members, to: RewriterOutput): void {
-    head = completionHead(ids, now())
+    head = completionHead(ids, createdAt)
     tier = tierOf(response, ids)
     to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage, tier)))
   }

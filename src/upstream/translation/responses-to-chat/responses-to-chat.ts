@@ -5,15 +5,7 @@ import { isMembers, own, type Members } from '../../wires/allowlist.ts'
 import { chatErrorIn, usageIn } from '../../wires/chat/chat-stream.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { finishReasonOf, isFailedReason } from '../../wires/chat/finish-reasons.ts'
-import {
-  completed,
-  responseHead,
-  responseOf,
-  translatedMembers,
-  type RepeatedMembers,
-  type ResponseHead,
-  type Status,
-} from '../../wires/responses/response-object.ts'
+import { completed, responseOf, translatedMembers, type RepeatedMembers, type Status } from '../../wires/responses/response-object.ts'
 import { eventHead, FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
@@ -97,14 +89,14 @@ const STATUS: Record<string, { status: Status; reason: string | null }> = {
 /** The last form of the response: `completed` or `incomplete`, with the usage that the upstream reported. */
 function finalResponse(
   answer: Members,
-  head: ResponseHead,
+  id: string,
   reason: unknown,
   output: Members[],
   usage: unknown,
   { repeated, ids, now }: Context,
 ): Members {
   const { status, reason: cut } = STATUS[String(reason)] ?? { status: 'completed' as const, reason: null }
-  return responseOf(completed({ ...answer, usage, incomplete_details: { reason: cut } }, now), head, status, repeated, ids, output)
+  return responseOf(completed({ ...answer, usage, incomplete_details: { reason: cut } }, now), id, status, repeated, ids, output)
 }
 
 const itemStatus = (reason: unknown) => (String(reason) in STATUS ? 'incomplete' : 'completed')
@@ -118,13 +110,13 @@ function responseAnswer(value: unknown, context: Context): JsonAnswer {
   const reason = finishReasonOf(choice['finish_reason'])
   output.add(choice['message'], choice['logprobs'])
   output.end(itemStatus(reason))
-  const response = finalResponse(tierOf(value), headOf(context), reason, output.items, value['usage'], context)
+  const response = finalResponse(tierOf(value), freshId(context), reason, output.items, value['usage'], context)
   const usage = readUsage(value['usage'])
   return { body: (estimate) => JSON.stringify(usage ? response : { ...response, usage: estimatedResponseUsage(estimate) }), usage, meter }
 }
 
 /** No request refers to an earlier response, so the upstream's id is not needed again. */
-const headOf = ({ ids, now }: Context): ResponseHead => responseHead(null, ids, now())
+const freshId = ({ ids }: Context) => ids.fresh('resp_')
 
 const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })
 
@@ -132,7 +124,7 @@ function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): 
   const { ids, repeated, tools } = context
   const meter = openMeter()
   let sequence = 0
-  let head: ResponseHead | null = null
+  let id: string | null = null
   let usage: unknown = null
   let reason: unknown = null
   let tier: Members = {}
@@ -181,16 +173,16 @@ function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): 
 
   /** The first events; empty once the stream has begun. */
   function begin(): string {
-    if (head) return ''
-    head = headOf(context)
-    const response = responseOf({}, head, 'in_progress', repeated, ids)
+    if (id !== null) return ''
+    id = freshId(context)
+    const response = responseOf({}, id, 'in_progress', repeated, ids)
     return FIRST.map((type) => numbered({ type, response })).join('')
   }
 
   function finish(to: RewriterOutput): void {
-    if (!head) throw new BadAnswer('the stream was empty')
+    if (id === null) throw new BadAnswer('the stream was empty')
     output.end(itemStatus(reason))
-    const response = finalResponse(tier, head, reason, output.items, usage, context)
+    const response = finalResponse(tier, id, reason, output.items, usage, context)
     const event = (members: Members) => numbered({ type: `response.${String(response['status'])}`, response: members })
     if (readUsage(usage)) to.write(event(response))
     else terminalEvent = (estimate) => event({ ...response, usage: estimatedResponseUsage(estimate) })
@@ -203,8 +195,7 @@ function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): 
       const first = begin()
       const finished = output.items.filter(({ status }) => status !== 'in_progress')
       return (
-        first +
-        numbered({ type: 'response.failed', response: responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished, failure) })
+        first + numbered({ type: 'response.failed', response: responseOf({}, id as string, 'failed', repeated, ids, finished, failure) })
       )
     },
     terminalEvents: (estimate) => terminalEvent(estimate),

@@ -109,11 +109,11 @@ export function hasThought(spoken: unknown): boolean {
 /** The members that are equal in all chunks of a stream. */
 export type CompletionHead = { id: string; created: number }
 
-/** The whole answer, or undefined if it is no chat completion. `now` is epoch seconds. */
-export function cleanCompletion(value: unknown, ids: Ids, now: number): Members | undefined {
+/** The whole answer, or undefined if it is no chat completion. `createdAt` is epoch seconds. */
+export function cleanCompletion(value: unknown, ids: Ids, createdAt: number): Members | undefined {
   if (!isMembers(value) || !Array.isArray(value['choices']) || value['choices'].length === 0) return undefined
   const usage = chatUsage(value['usage'])
-  const head = completionHead(ids, now)
+  const head = completionHead(ids, createdAt)
   return {
     id: head.id,
     object: 'chat.completion',
@@ -125,9 +125,12 @@ export function cleanCompletion(value: unknown, ids: Ids, now: number): Members 
   }
 }
 
-/** `now` is in seconds: the time is not the upstream's, whose clock tells it apart. No request of this wire refers to an earlier completion, so its id is not needed again. */
-export function completionHead(ids: Ids, now: number): CompletionHead {
-  return { id: ids.fresh('chatcmpl-'), created: now }
+/**
+ * `createdAt`: of the request, in epoch seconds, because an upstream's clock tells it apart. No request of this wire refers to an earlier
+ * completion, so its id is not needed again.
+ */
+export function completionHead(ids: Ids, createdAt: number): CompletionHead {
+  return { id: ids.fresh('chatcmpl-'), created: createdAt }
 }
 
 /** The `service_tier` of an answer, if it is one of the wire. */

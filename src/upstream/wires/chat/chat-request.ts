@@ -94,14 +94,14 @@ export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): C
     addresses,
     maxOutputTokens: perChoice === null ? null : Math.min(perChoice * choices, Number.MAX_SAFE_INTEGER),
     call(cap, ids, now, wires) {
-      const request = { body, messages, stream, options, perChoice, choices }
+      const request = { body, messages, stream, options, perChoice, choices, createdAt: now() }
       replaceIdentities(body, ids)
       return callOver(wires, {
         own: 'chat',
         make: {
-          chat: () => chatCall(request, cap, ids, now),
-          responses: () => chatToResponses(request, cap, ids, now),
-          messages: () => chatToMessages(request, cap, ids, now),
+          chat: () => chatCall(request, cap, ids),
+          responses: () => chatToResponses(request, cap, ids),
+          messages: () => chatToMessages(request, cap, ids),
         },
       })
     },
@@ -120,10 +120,12 @@ export type ChatRequest = {
   options: Members
   perChoice: number | null
   choices: number
+  /** Epoch seconds. */
+  createdAt: number
 }
 
-function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
-  const { messages, stream, options, perChoice, choices } = request
+function chatCall(request: ChatRequest, cap: number, ids: Ids): UpstreamCall {
+  const { messages, stream, options, perChoice, choices, createdAt } = request
   for (const message of messages) {
     // OpenAI's servers take either role, and the templates of many open models refuse the newer one.
     if (own(message, 'role') === 'developer') message['role'] = 'system'
@@ -139,13 +141,13 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
   const written = bodyWriter('chat', sent, field, perChoice === null ? share : Math.min(perChoice, share), false, ids)
-  const streamOptions = { ids, includeUsage: options['include_usage'] === true, now: now() }
+  const streamOptions = { ids, includeUsage: options['include_usage'] === true, createdAt }
   return {
     wire: 'chat',
     stream,
     ...written,
     openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
-    rewriteJson: (value) => chatAnswer(value, ids, now()),
+    rewriteJson: (value) => chatAnswer(value, ids, createdAt),
     isTranslation: false,
     translated: null,
   }
@@ -172,8 +174,8 @@ function restoreReasoning(message: Members, ids: Ids): void {
   else delete message['reasoning_details']
 }
 
-function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
-  const completion = cleanCompletion(value, ids, now)
+function chatAnswer(value: unknown, ids: Ids, createdAt: number): JsonAnswer {
+  const completion = cleanCompletion(value, ids, createdAt)
   const choices = completion?.['choices'] as Members[] | undefined
   if (!completion || !choices?.every((choice) => isMembers(choice['message']))) throw new BadAnswer('the answer is not a chat completion')
   if (hasFailedChoice((value as Members)['choices'])) throw new BadAnswer('a choice ended by a failure')

@@ -56,7 +56,7 @@ export type ChatStreamOptions = {
   ids: Ids
   includeUsage: boolean
   /** Epoch seconds. */
-  now: number
+  createdAt: number
   /** Of the upstream. */
   templates?: TemplateSets | undefined
 }
@@ -89,7 +89,7 @@ function usageAndDone(head: CompletionHead, usage: Members | undefined): string 
   return chatEvent({ ...chunkOf(head, [], false), usage }) + DONE
 }
 
-export function openChatStream({ ids, includeUsage, now, templates: sets = new Map() }: ChatStreamOptions): StreamRewriter {
+export function openChatStream({ ids, includeUsage, createdAt, templates: sets = new Map() }: ChatStreamOptions): StreamRewriter {
   const meter = openMeter()
   const choices = trackChoices()
   const fragments = openToolCallFragments(ids)
@@ -124,7 +124,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     const failure = chatErrorIn(event)
     if (failure) return output.fail(failure)
     const isFirst = head === null
-    const known = (head ??= completionHead(ids, now))
+    const known = (head ??= completionHead(ids, createdAt))
     const reported = usageIn(event)
     usage = reported ?? usage
     const chunk = cleanChunk(event, ids, known, includeUsage)

@@ -38,11 +38,14 @@ const MAX_REPEATED_BYTES = 256 * 1024
 
 export type RepeatedMembers = Members
 
-/** The members that every response to this request repeats, with the tools that every upstream gets. `allow`: what all upstreams allow. */
-export function repeatedMembers(body: Members, allow: ReadonlySet<string>): RepeatedMembers {
+/**
+ * The members that every response to this request repeats, with the tools that every upstream gets. `allow`: what all upstreams allow.
+ * `createdAt`: of the request, in epoch seconds, because an upstream's clock tells it apart.
+ */
+export function repeatedMembers(body: Members, allow: ReadonlySet<string>, createdAt: number): RepeatedMembers {
   // A copy, because V8 makes a slow dictionary of an object that gets so many members one by one.
-  const repeated = { ...REPEATED }
-  for (const name in repeated) repeated[name] = own(body, name) ?? repeated[name]
+  const repeated: Members = { created_at: createdAt, ...REPEATED }
+  for (const name in REPEATED) repeated[name] = own(body, name) ?? REPEATED[name]
   if (own(body, 'tools')) Object.assign(repeated, offeredTools(repeated, allow))
   repeated['tools'] = (repeated['tools'] as Members[]).map(repeatedTool)
   const size = JSON.stringify(repeated).length
@@ -69,23 +72,20 @@ export type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'qu
 const serviceTier = oneOf('auto', 'default', 'flex', 'scale', 'priority')
 const incompleteReason = oneOf('max_output_tokens', 'content_filter')
 
-/** The members that are equal in all events of a stream. */
-export type ResponseHead = { id: string; created_at: number }
-
 /** The upstream's response with the time of its completion, which is only used for the status `completed`. `now`: epoch seconds. */
 export function completed(given: Members, now: () => number): Members {
   return { ...given, completed_at: now() }
 }
 
-/** `id`: the upstream's, if it gave one. `now` is in seconds: the time is not the upstream's, whose clock tells it apart. */
-export function responseHead(id: unknown, ids: Ids, now: number): ResponseHead {
-  return { id: typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_'), created_at: now }
+/** `id`: the upstream's, if it gave one. */
+export function responseId(id: unknown, ids: Ids): string {
+  return typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_')
 }
 
 /** A response with every member of the wire. `output` replaces the output of `given`; `failure` becomes its `error`. */
 export function responseOf(
   given: Members,
-  head: ResponseHead,
+  id: string,
   status: Status,
   repeated: RepeatedMembers,
   ids: Ids,
@@ -94,9 +94,9 @@ export function responseOf(
 ): Members {
   const details = isMembers(given['incomplete_details']) ? incompleteReason(given['incomplete_details']['reason'], ids) : undefined
   return {
-    id: head.id,
+    id,
     object: 'response',
-    created_at: head.created_at,
+    created_at: repeated['created_at'],
     status,
     access_programs: null,
     background: false,

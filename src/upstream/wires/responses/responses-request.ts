@@ -10,7 +10,7 @@ import {
   completed,
   meterItems,
   repeatedMembers,
-  responseHead,
+  responseId,
   responseOf,
   translatedMembers,
   type RepeatedMembers,
@@ -130,7 +130,7 @@ export function readResponsesRequest(
     maxOutputTokens: limit,
     repeatsInput: answer === 'compaction',
     call(cap, ids, now, wires) {
-      const repeated = repeatedMembers(body, allowed)
+      const repeated = repeatedMembers(body, allowed, now())
       const lower = limit === null ? cap : Math.min(limit, cap)
       replaceIdentities(body, ids)
       const items = withSummaries(cleaned, ids)
@@ -205,7 +205,7 @@ function responsesAnswer(value: unknown, repeated: RepeatedMembers, ids: Ids, no
   const status = value['status'] ?? 'completed'
   if (status !== 'completed' && status !== 'incomplete')
     throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
-  const response = responseOf(completed(value, now), responseHead(value['id'], ids, now()), status, repeated, ids)
+  const response = responseOf(completed(value, now), responseId(value['id'], ids), status, repeated, ids)
   const meter = openMeter()
   meterItems(response['output'], meter)
   const usage = readUsage(value['usage'])

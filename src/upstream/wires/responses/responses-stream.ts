@@ -11,10 +11,9 @@ import {
   completeItem,
   completeItems,
   meterItems,
-  responseHead,
+  responseId,
   responseOf,
   type RepeatedMembers,
-  type ResponseHead,
   type Status,
 } from './response-object.ts'
 import { isMembers, object, type Members } from '../allowlist.ts'
@@ -75,7 +74,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   const indexes = openOutputIndexes()
   const itemIds = openItemIds(ids)
   let sequence = 0
-  let head: ResponseHead | null = null
+  let id: string | null = null
   let usage: unknown = null
   let terminalEvent: (estimate: Usage) => string = () => ''
   const templates = openEventTemplates<IndexedEvent>(sets, 'responses', {
@@ -89,7 +88,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
 
   const rewriter = openStreamRewriter((data, name, output) => {
     if (data === '[DONE]') return
-    const rewritten = head === null ? null : templates.rewrite(data)
+    const rewritten = id === null ? null : templates.rewrite(data)
     if (rewritten === null) return parse(data, name, output)
     output.write(rewritten)
     output.answer(undefined)
@@ -106,7 +105,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     if (FAILED.includes(kind) || (kind === '' && event['error']) || (last && FAILED_STATUSES.includes(String(response['status']))))
       return output.fail(failureIn(event, response))
     if (last && response['status'] === 'incomplete') return writeWhole('response.incomplete', 'incomplete', response, output)
-    if (kind === 'response.in_progress' && !head) return output.write(begin(response))
+    if (kind === 'response.in_progress' && id === null) return output.write(begin(response))
     if (status) return writeWhole(kind, status, response, output)
     const cleaned = placedEvent(event, kind)
     if (!cleaned) return
@@ -123,9 +122,9 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
 
   /** The first events of the wire, where the upstream left them out: SDKs refuse a stream without them. Empty once the stream has begun. */
   function begin(response: Members): string {
-    if (head) return ''
-    head = responseHead(response['id'], ids, now())
-    const whole = responseOf({}, head, 'in_progress', repeated, ids)
+    if (id !== null) return ''
+    id = responseId(response['id'], ids)
+    const whole = responseOf({}, id, 'in_progress', repeated, ids)
     return FIRST.map((type) => numbered({ type, sequence_number: 0, response: whole })).join('')
   }
 
@@ -148,7 +147,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
     const last = isLast(status)
     if (last) output.write(begin(response))
-    const known = (head ??= responseHead(response['id'], ids, now()))
+    const known = (id ??= responseId(response['id'], ids))
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
     const whole = responseOf(
       last ? completed(response, now) : response,
@@ -168,7 +167,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     ...rewriter,
     fail(failure) {
       const first = begin({})
-      const response = responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished.items(), failure)
+      const response = responseOf({}, id as string, 'failed', repeated, ids, finished.items(), failure)
       return first + numbered({ type: 'response.failed', sequence_number: 0, response })
     },
     terminalEvents: (estimate) => terminalEvent(estimate),
