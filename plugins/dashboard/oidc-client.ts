@@ -3,6 +3,7 @@
  * provider is first contacted when somebody signs in.
  */
 import * as oidc from 'openid-client'
+import { lazy } from '../../src/concurrency/lazy.ts'
 import type { Config } from '../../src/config/config.ts'
 
 const TIMEOUT_SECONDS = 10
@@ -35,24 +36,16 @@ type Options = Pick<Config, 'OIDC_CLIENT_ID' | 'OIDC_CLIENT_SECRET' | 'OIDC_TENA
 
 export function openOidcClient(options: Options): OidcClient {
   const issuer = new URL(options.issuer)
-  let discovering: Promise<oidc.Configuration> | null = null
-
-  /** The provider's metadata, read once; a failed read is tried again by the next sign-in. */
-  function discovered(): Promise<oidc.Configuration> {
-    discovering ??= discover().catch((error: unknown) => {
-      discovering = null
-      throw new ProviderAway('the metadata of the provider cannot be read', { cause: error })
-    })
-    return discovering
-  }
+  /** The provider's metadata. */
+  const { get: discovered } = lazy(discover)
 
   function discover(): Promise<oidc.Configuration> {
     // The settings allow http for an issuer on loopback only. The signature of the ID token is verified although it comes over TLS: a proxy may end that.
     const execute = [oidc.enableNonRepudiationChecks, ...(issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [])]
     const metadata = { [oidc.clockTolerance]: CLOCK_TOLERANCE_SECONDS }
-    return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, clientAuth(options.OIDC_CLIENT_SECRET), {
-      execute,
-      timeout: TIMEOUT_SECONDS,
+    const auth = clientAuth(options.OIDC_CLIENT_SECRET)
+    return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, auth, { execute, timeout: TIMEOUT_SECONDS }).catch((error: unknown) => {
+      throw new ProviderAway('the metadata of the provider cannot be read', { cause: error })
     })
   }
 

@@ -6,6 +6,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { lazy } from '../../src/concurrency/lazy.ts'
 import type { Documented } from './openapi-route.ts'
 import type { Reference } from './reference-app.ts'
 
@@ -14,7 +15,7 @@ const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
 
 async function docs(app: FastifyInstance): Promise<void> {
   const documented: Documented = { routes: [], shared: new Map() }
-  let opening: Promise<Reference> | null = null
+  const reference = lazy(open)
 
   app.addHook('onRoute', function collect({ url, schema, config, method }) {
     for (const one of [method].flat()) {
@@ -30,17 +31,12 @@ async function docs(app: FastifyInstance): Promise<void> {
 
   for (const url of ADDRESSES) {
     app.get(url, async (request, reply) => {
-      opening ??= open().catch((error: unknown) => {
-        // The next request tries again, such as when no descriptor was free.
-        opening = null
-        throw error
-      })
-      const reference = await opening
+      const { answer } = await reference.get()
       reply.hijack()
       // A hijacked reply loses the headers that hooks have set.
       for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
       // Node sends no body to HEAD. The log line keeps the method.
-      reference.answer(Object.create(request.raw, { method: { value: 'GET' } }) as IncomingMessage, reply.raw)
+      answer(Object.create(request.raw, { method: { value: 'GET' } }) as IncomingMessage, reply.raw)
     })
   }
 
@@ -52,7 +48,7 @@ async function docs(app: FastifyInstance): Promise<void> {
     })
   }
 
-  app.addHook('onClose', async () => (await opening)?.close())
+  app.addHook('onClose', async () => (await reference.opened())?.close())
 }
 
 export default fp(docs, { name: 'docs', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config', 'errors'] } })

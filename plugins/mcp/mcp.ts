@@ -6,11 +6,11 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
+import { lazy } from '../../src/concurrency/lazy.ts'
 import { disconnectSignal } from '../../src/http/disconnect.ts'
 import { disconnectStalled, STALLED_CLIENT_MS } from '../../src/http/stalled-clients.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
-import type { Endpoint } from './mcp-endpoint.ts'
 import { isOwnHost, isOwnOrigin } from '../../src/config/own-address.ts'
 
 const BODY_LIMIT = 1024 * 1024
@@ -26,7 +26,8 @@ const Message = Type.Object(
 )
 
 async function mcp(app: FastifyInstance): Promise<void> {
-  let opening: Promise<Endpoint> | null = null
+  // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
+  const endpoint = lazy(async () => (await import('./mcp-endpoint.ts')).openEndpoint(app))
 
   app.setValidatorCompiler(strictValidator)
 
@@ -39,25 +40,17 @@ async function mcp(app: FastifyInstance): Promise<void> {
   app.post('/mcp', { bodyLimit: BODY_LIMIT, config: { api: 'media' }, schema: { body: Message } }, async (request, reply) => {
     const { caller } = request
     if (!caller) throw new Failure('invalid_api_key')
-    // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
-    opening ??= import('./mcp-endpoint.ts')
-      .then(({ openEndpoint }) => openEndpoint(app))
-      .catch((error: unknown) => {
-        // The next request tries again, such as when no descriptor was free.
-        opening = null
-        throw error
-      })
-    const endpoint = await opening
+    const { serve } = await endpoint.get()
     const context = { caller, request, signal: disconnectSignal(reply.raw) }
     reply.hijack()
     // A hijacked reply loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
     // Longer than any wait of a tool. What the SDK streams does not end while nobody reads it.
     disconnectStalled(reply.raw, STALLED_CLIENT_MS)
-    await endpoint.serve(context, reply.raw)
+    await serve(context, reply.raw)
   })
 
-  app.addHook('onClose', async () => (await opening)?.close())
+  app.addHook('onClose', async () => (await endpoint.opened())?.close())
 }
 
 export default fp(mcp, {

@@ -1,4 +1,5 @@
 /** The upstreams in use: applies a changed UPSTREAMS file while calls are in flight, and starts the built-in echo on demand. */
+import { lazy } from '../concurrency/lazy.ts'
 import { openUpstream, type Upstream } from './http/upstream.ts'
 import type { UpstreamLog } from './selection/retry-and-failover.ts'
 import type { UpstreamSettings } from './upstreams-file.ts'
@@ -15,13 +16,12 @@ export type ActiveUpstreams = {
 export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
   let active = new Map<string, Upstream>()
   let all: readonly Upstream[] = []
-  let echo: Promise<{ url: string; token: string; close(): Promise<void> }> | null = null
+  const echo = lazy(async () => (await import('./echo/echo-server.ts')).openEcho(log))
   const draining = new Set<Upstream>()
 
   async function open(settings: UpstreamSettings): Promise<Upstream> {
     if (settings.baseUrl !== 'echo:') return openUpstream(settings, settings.baseUrl, settings.apiKey)
-    echo ??= import('./echo/echo-server.ts').then(({ openEcho }) => openEcho(log))
-    const { url, token } = await echo
+    const { url, token } = await echo.get()
     return openUpstream(settings, url, token)
   }
 
@@ -54,9 +54,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       active = new Map()
       all = []
       await Promise.all(open.map((upstream) => upstream.pool.destroy()))
-      const stopping = echo
-      echo = null
-      if (stopping) await (await stopping).close()
+      await (await echo.opened())?.close()
     },
   }
 }
