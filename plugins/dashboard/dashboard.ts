@@ -101,5 +101,5 @@ export default fp(dashboard, {
   name: 'dashboard',
   fastify: '5.x',
   dependencies: ['errors'],
-  decorators: { fastify: ['clock', 'config', 'derivedKeys', 'engines', 'errors', 'publicUrl', 'store', 'tasks'] },
+  decorators: { fastify: ['clock', 'config', 'derivedKeys', 'engines', 'errors', 'publicUrl', 'store', 'tasks'], request: ['failed'] },
 })

@@ -5,6 +5,7 @@
 import * as oidc from 'openid-client'
 import { lazy } from '../../src/concurrency/lazy.ts'
 import type { Config } from '../../src/config/config.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
 
 const TIMEOUT_SECONDS = 10
 const CLOCK_TOLERANCE_SECONDS = 30
@@ -19,16 +20,14 @@ export const NAMES = ['name', 'preferred_username', 'email'] as const
 export type Claims = Record<string, unknown> & { sub: string }
 
 export type OidcClient = {
-  /** The address at the provider to which the browser goes. Throws `ProviderAway`. */
+  /** The address at the provider to which the browser goes. Throws `Unavailable`. */
   authorizationUrl(callback: string, secrets: SignInSecrets): Promise<string>
-  /** Exchanges the code of a callback. Throws `ProviderAway`, or `SignInRefused` with a public sentence. */
+  /** Exchanges the code of a callback. Throws `Unavailable`, or `SignInRefused` with a public sentence. */
   claims(callback: URL, secrets: SignInSecrets): Promise<Claims>
   /** The address at which the browser signs out at the provider; null when the provider has none or is away. */
   endSessionUrl(returnTo: string): Promise<string | null>
 }
 
-/** The provider did not answer, or not with what it must; a later try may succeed. */
-export class ProviderAway extends Error {}
 /** The provider's answer does not sign anybody in. */
 export class SignInRefused extends Error {}
 
@@ -45,7 +44,7 @@ export function openOidcClient(options: Options): OidcClient {
     const metadata = { [oidc.clockTolerance]: CLOCK_TOLERANCE_SECONDS }
     const auth = clientAuth(options.OIDC_CLIENT_SECRET)
     return oidc.discovery(issuer, options.OIDC_CLIENT_ID, metadata, auth, { execute, timeout: TIMEOUT_SECONDS }).catch((error: unknown) => {
-      throw new ProviderAway('the metadata of the provider cannot be read', { cause: error })
+      throw away(error)
     })
   }
 
@@ -75,9 +74,7 @@ export function openOidcClient(options: Options): OidcClient {
         if (isComplete || client.serverMetadata().userinfo_endpoint === undefined) return claims
         return { ...claims, ...(await oidc.fetchUserInfo(client, tokens.access_token, claims.sub)) }
       } catch (error) {
-        throw isAway(error)
-          ? new ProviderAway('the provider did not complete the sign-in', { cause: error })
-          : new SignInRefused(sentenceOf(error), { cause: error })
+        throw isAway(error) ? away(error) : new SignInRefused(sentenceOf(error), { cause: error })
       }
     },
     async endSessionUrl(returnTo) {
@@ -98,6 +95,9 @@ function clientAuth(secret: string): oidc.ClientAuth {
       ...rest,
     )
 }
+
+/** The provider did not answer, or not with what it must; a later try may succeed. */
+const away = (cause: unknown) => new Unavailable('sign-in provider', cause)
 
 /** No answer, one that came too late, or a failure of the provider's own. */
 function isAway(error: unknown): boolean {

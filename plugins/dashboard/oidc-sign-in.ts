@@ -6,11 +6,12 @@ import { randomBytes } from 'node:crypto'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { Unavailable } from '../../src/domain/errors.ts'
+import { overLimit } from '../../src/domain/errors.ts'
+import type { Limit } from '../../src/domain/limits.ts'
 import { open, seal } from '../../src/domain/api-keys.ts'
 import { openRates } from '../../src/domain/rate-limit.ts'
 import { secretOf, sessionHash, tenantsIn } from '../../src/domain/sessions.ts'
-import { NAMES, openOidcClient, ProviderAway, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
+import { NAMES, openOidcClient, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
 import { returnPath } from './return-path.ts'
 import { cookieFor, readCookie, setCookie } from './session-cookie.ts'
 import type { EndSession } from './session-routes.ts'
@@ -54,10 +55,10 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   )
 
   app.get('/callback', { exposeHeadRoute: false }, async (request, reply) => {
-    count(request.ip, app.clock())
-    const signIn = begun(request)
-    setCookie(reply, cookie(), '', 0)
     return answered(request, reply, async () => {
+      count(request.ip, app.clock())
+      const signIn = begun(request)
+      setCookie(reply, cookie(), '', 0)
       const claims = signIn && (await claimsOf(request, signIn))
       if (!signIn || !claims) {
         throw new SignInRefused('The sign-in was not begun in this browser, took longer than ten minutes, or was completed before.')
@@ -79,7 +80,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
 
   /** The claims about the person whose sign-in `request` completes; null where it was completed before. */
   async function claimsOf(request: FastifyRequest, signIn: SignIn): Promise<Claims | null> {
-    if (waiting >= MAX_WAITING) throw new ProviderAway('too many sign-ins wait for the provider')
+    if (waiting >= MAX_WAITING) throw overLimit('waiting_sign_ins', { retryAfterSeconds: 5 })
     waiting++
     try {
       if (!(await app.store.useOnce(sessionHash(signIn.state), signIn.expiresAt, app.clock()))) return null
@@ -100,31 +101,36 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   return () => client.endSessionUrl(`${app.publicUrl()}/dashboard/`)
 }
 
-/** Answers failures of the provider, and an unavailable store, with a page. */
+/** What a person reads of a limit. */
+const CAUSES: Partial<Record<Limit, string>> = {
+  sign_ins: 'Too many sign-ins come from your network address.',
+  waiting_sign_ins: 'Too many people sign in at once.',
+  backend: 'The sign-in provider does not answer. API keys work as before.',
+}
+
+/** Answers with a page where a limit, the provider or the store refuses. */
 async function answered(request: FastifyRequest, reply: FastifyReply, work: () => Promise<FastifyReply>): Promise<FastifyReply> {
   try {
     return await work()
   } catch (error) {
-    if (error instanceof ProviderAway || error instanceof Unavailable) {
-      const isProvider = error instanceof ProviderAway
-      request.log.error(
-        { event: isProvider ? 'sign_in_provider_away' : 'sign_in_unavailable', err: error.cause ?? error },
-        'sign-in unavailable',
+    if (error instanceof SignInRefused) {
+      request.log.info(
+        { event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code },
+        'sign-in refused',
       )
-      reply.header('retry-after', '5')
-      const cause = isProvider ? 'The sign-in provider does not answer. API keys work as before.' : 'The service is not available.'
-      return sendPage(reply, 503, {
-        title: 'Sign-in is not available at the moment',
-        sentence: `${cause} Try again in a moment.`,
-        link: SIGN_IN_AGAIN,
-      })
+      return sendPage(reply, 403, { title: 'You are not signed in', sentence: error.message, link: SIGN_IN_AGAIN })
     }
-    if (!(error instanceof SignInRefused)) throw error
-    request.log.info(
-      { event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code },
-      'sign-in refused',
-    )
-    return sendPage(reply, 403, { title: 'You are not signed in', sentence: error.message, link: SIGN_IN_AGAIN })
+    const { code, status, facts } = request.server.errors.of(error)
+    const { limit, retryAfterSeconds, cause } = facts
+    if (!limit) throw error
+    request.failed = { code, limit }
+    if (cause) request.log.error({ event: 'sign_in_unavailable', err: cause }, 'sign-in unavailable')
+    reply.headers({ 'retry-after': String(retryAfterSeconds), [`x-${request.server.config.BRAND.toLowerCase()}-limit`]: limit })
+    return sendPage(reply, status, {
+      title: 'Sign-in is not available at the moment',
+      sentence: `${CAUSES[limit] ?? 'The service is not available.'} Try again in a moment.`,
+      link: SIGN_IN_AGAIN,
+    })
   }
 }
 

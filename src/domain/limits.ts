@@ -7,6 +7,7 @@ export const LIMITS = {
   key_reads: ['rate_limited', 'reads a minute of one key at one gateway: 6,000'],
   session_requests: ['rate_limited', 'requests a minute of one dashboard session at one gateway: 600, and 6,000 of its AI Room'],
   sign_ins: ['rate_limited', 'sign-ins a minute from one address at one gateway: 120'],
+  waiting_sign_ins: ['server_overloaded', 'sign-ins that wait for the sign-in provider together at one gateway: 16'],
   failed_redeliveries: [
     'rate_limited',
     'redeliveries of one webhook that failed in a row: a pause of 30 s, 2 min, 10 min, then 1 h after each',
