@@ -160,6 +160,21 @@ t.test('out of file descriptors a run fails alone; once there are some, runs are
   t.same(await Array.fromAsync(createInterface(starved.stdout)), ['NoNewPrivs:\t1', 'EMFILE ended'])
 })
 
+t.test('where setpriv is not permitted, the end of the process still ends its children', async (t) => {
+  const cwd = await folder(t)
+  const file = join(cwd, 'refused.ts')
+  await writeFile(file, `import children from 'node:child_process'
+    import { syncBuiltinESMExports } from 'node:module'
+    children.spawnSync = () => ({ error: Object.assign(new Error('refused'), { code: 'EACCES' }), status: null })
+    syncBuiltinESMExports()
+    const { runChild } = await import('${join(import.meta.dirname, '../../../src/backends/engines/process/child.ts')}')
+    const onLine = (line: string) => { console.log(line); process.exit() }
+    void runChild({ command: '/bin/sh', args: ['-c', 'echo $$; exec sleep 600'], cwd: '${cwd}', limits: ${JSON.stringify(limits)}, signal: new AbortController().signal, onLine })`)
+  const refused = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [pid] = await Array.fromAsync(createInterface(refused.stdout))
+  await gone(Number(pid))
+})
+
 t.test('a scratch folder is empty, accessible to its owner alone, and removed with its content', async (t) => {
   const base = join(await folder(t), 'deep', 'scratch')
   const [one, other] = await Promise.all([scratchFolder(base), scratchFolder(base)])

@@ -64,11 +64,17 @@ const SIGNAL_NUMBERS: Record<string, number> = {
   SIGSYS: 31,
 }
 
+/** Out of descriptors, processes or memory, nothing was tried. */
+const EXHAUSTED = ['EMFILE', 'ENFILE', 'EAGAIN', 'ENOMEM']
+
 /** Leaders of the process groups that are running. */
 const groups = new Set<number>()
 let prefix: readonly string[] | null = null
 
-/** The command prefix that sets the death signal: util-linux's setpriv. Without it, the child of a killed parent runs until its limits end it. */
+/**
+ * The command prefix that sets the death signal: util-linux's setpriv. Without it, or where it is not permitted, the child of a killed
+ * parent runs until its limits end it.
+ */
 function deathSignal(): readonly string[] {
   if (prefix) return prefix
   const setpriv = ['/usr/bin/setpriv', '--no-new-privs', '--pdeathsig', 'KILL', '--']
@@ -76,8 +82,7 @@ function deathSignal(): readonly string[] {
     process.platform === 'linux'
       ? spawnSync(setpriv[0] ?? '', [...setpriv.slice(1), '/bin/sh', '-c', ':'], { env: {}, stdio: 'ignore' })
       : null
-  // Out of descriptors or processes, nothing was tried.
-  if (tried?.error && (tried.error as NodeJS.ErrnoException).code !== 'ENOENT') return []
+  if (EXHAUSTED.includes((tried?.error as NodeJS.ErrnoException | undefined)?.code ?? '')) return []
   process.once('exit', () => groups.forEach(killGroup))
   return (prefix = tried?.status === 0 ? setpriv : [])
 }
