@@ -30,6 +30,8 @@ export type Operation = {
   tags: [keyof typeof TAGS]
   answers: Record<string, Answer>
   failures?: FailureCode[]
+  /** Headers of its 429. */
+  limitHeaders?: Record<string, object>
   /** For routes that parse their bodies themselves. */
   body?: TSchema
   /** Example body. */
@@ -44,9 +46,11 @@ const creationHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same body is the same task.' })),
   Prefer: Type.Optional(Type.String({ description: 'wait=N holds the answer until the task has ended, for up to N seconds; N is at most 60.' })),
 })
+const rateHeaders = { RateLimit: header("What the plan's rate leaves."), 'RateLimit-Policy': header("The plan's rate.") }
+const createdHeaders = { Location: header('Address of the task.'), 'Preference-Applied': header('wait=N, if the answer was held for it.'), ...rateHeaders }
 const created: Record<string, Answer> = {
-  200: json('The task that this Idempotency-Key made before, a task that ended within Prefer: wait, or the quote of a dry run.', Bodies.taskOrQuote, { 'Idempotency-Replayed': header('true for a task that was there.') }),
-  202: json('The task, queued.', Bodies.task, { Location: header('Address of the task.'), RateLimit: header("What the plan's rate leaves.") }),
+  200: json('The task that this Idempotency-Key made before, a task that ended within Prefer: wait, or the quote of a dry run, which has no headers.', Bodies.taskOrQuote, { 'Idempotency-Replayed': header('true for a task that was there.'), ...createdHeaders }),
+  202: json('The task, queued.', Bodies.task, createdHeaders),
 }
 const creationFailures: FailureCode[] = ['not_supported', 'url_not_allowed', 'insufficient_balance', 'max_cost_exceeded', 'idempotency_key_reused', 'queue_full']
 
@@ -57,7 +61,7 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
   const article = one === 'generation' ? 'a' : 'an'
   const base = `/api/v1/${path}`
   return {
-    [`POST ${base}`]: { operationId: `create${name}`, summary: `Create ${article} ${one}`, tags, example, headers: creationHeaders, answers: created, failures: creationFailures },
+    [`POST ${base}`]: { operationId: `create${name}`, summary: `Create ${article} ${one}`, tags, example, headers: creationHeaders, answers: created, failures: creationFailures, limitHeaders: rateHeaders },
     [`GET ${base}`]: { operationId: `list${name}s`, summary: `List ${path}, newest first`, tags, answers: { 200: json('A page.', Bodies.tasks) } },
     [`GET ${base}/:id`]: {
       operationId: `get${name}`,

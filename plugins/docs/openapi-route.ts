@@ -23,10 +23,16 @@ const UNDESCRIBED: Partial<Operation> = { answers: { 200: { description: 'Succes
 export function schemaOf(route: DocumentedRoute): FastifySchema {
   const { method, url, schema = {}, config } = route
   const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
-  const { answers = {}, failures = [], example, ...operation }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNDESCRIBED
+  const {
+    answers = {},
+    failures = [],
+    limitHeaders = {},
+    example,
+    ...operation
+  }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNDESCRIBED
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = {
-    ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true),
+    ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true, limitHeaders),
     ...Object.fromEntries(Object.entries(answers).map(described)),
   }
   const query = schema.querystring as ParametersSchema | undefined

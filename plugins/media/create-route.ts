@@ -3,6 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { disconnectSignal } from '../../src/http/disconnect.ts'
 import { planNameOf } from '../../src/domain/plans.ts'
+import { rateHeaders } from '../../src/domain/rate-limit.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
@@ -11,7 +12,7 @@ import { publicRecord } from '../../src/tasks/public-record.ts'
 import { publicQuote, quote } from '../../src/tasks/quote.ts'
 import { currentRecord, submit } from '../../src/tasks/submit.ts'
 import { callerOf } from './caller.ts'
-import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
+import { idempotencyKey, preferredWait } from './headers.ts'
 import { CreateQuery, GenerationRequest, KeylessCreateQuery, OperationRequest } from './request-schemas.ts'
 import { expectedWaitSeconds } from './wait-estimate.ts'
 
@@ -44,7 +45,8 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
         const { outcome, task, record } = await submit(tasks, caller, request.body, key, request.id)
         request.log.setBindings(keyless ? { taskId: task.id, plan: planNameOf(task.subscription) } : { taskId: task.id })
         if (outcome === 'replayed') caller.countRead()
-        reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
+        const { rate, terms } = record
+        reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(rate, terms.requestsPerMinute, clock()) })
         if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
         reply.code(outcome === 'replayed' ? 200 : 202)
         return accepted(app, task, record, request, reply)

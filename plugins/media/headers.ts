@@ -1,8 +1,6 @@
 /** The request and response headers of the Media API. */
 import { createHash } from 'node:crypto'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
-import { burstOf, rateLeft } from '../../src/domain/rate-limit.ts'
-import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 
 const ALLOWED = new RegExp(FIELD_PATTERNS.idempotencyKey.pattern)
@@ -33,16 +31,6 @@ const LONGEST_WAIT_SECONDS = 60
 export function preferredWait(header: string | string[] | undefined): number | null {
   const found = /(?:^|[,;\s])wait=(\d{1,6})(?=$|[,;\s])/i.exec([header ?? ''].flat().join(','))
   return found ? Math.min(Number(found[1]), LONGEST_WAIT_SECONDS) : null
-}
-
-/** `RateLimit` and `RateLimit-Policy` of the plan's rate, after this request. */
-export function rateHeaders(record: Subscription, now: number): Record<string, string> {
-  const perMinute = record.terms.requestsPerMinute
-  const { remaining, resetSeconds } = rateLeft(record.rate, perMinute, now)
-  return {
-    'ratelimit-policy': `"plan";q=${perMinute};w=60;burst=${burstOf(perMinute)}`,
-    ratelimit: `"plan";r=${remaining};t=${resetSeconds}`,
-  }
 }
 
 /** A strong ETag over the bytes of a body. */

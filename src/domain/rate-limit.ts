@@ -37,6 +37,15 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
   return { remaining: Math.max(0, Math.floor(burst - usedMs / intervalMs + 1e-6)), resetSeconds: Math.ceil(usedMs / 1000) }
 }
 
+/** `RateLimit` and `RateLimit-Policy` of a plan's rate, after a request. */
+export function rateHeaders(rate: Rate, requestsPerMinute: number, now: number): Record<string, string> {
+  const { remaining, resetSeconds } = rateLeft(rate, requestsPerMinute, now)
+  return {
+    'ratelimit-policy': `"plan";q=${requestsPerMinute};w=60;burst=${burstOf(requestsPerMinute)}`,
+    ratelimit: `"plan";r=${remaining};t=${resetSeconds}`,
+  }
+}
+
 /**
  * Returns a function that takes one request of a name, at `now` (ms), out of `requestsPerMinute`. Above `namesMax` the name whose last request,
  * counted or refused, is the oldest is forgotten.

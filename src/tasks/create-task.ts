@@ -4,6 +4,7 @@
  */
 import { Failure, overLimit, Unavailable } from '../domain/errors.ts'
 import { formatMoney } from '../domain/money.ts'
+import { rateHeaders } from '../domain/rate-limit.ts'
 import { heal } from '../domain/subscription/clock-healing.ts'
 import { reduce } from '../domain/subscription/reducer.ts'
 import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts'
@@ -114,7 +115,7 @@ async function continueCreation(
   if (answer.outcome === 'held' || answer.outcome === 'already')
     return { outcome: 'replayed', ...(await confirm(context, task, answer.record)) }
   // The request that created it may have been accepted without confirming it: since this answer, or on the plan that the key left.
-  if (now - task.createdAt < ABANDONED_MS || answer.outcome === 'moved') throw holdRefused(answer, task.estimatedCost)
+  if (now - task.createdAt < ABANDONED_MS || answer.outcome === 'moved') throw holdRefused(answer, task.estimatedCost, now)
   return { outcome: 'replayed', ...(await refused(context, task, answer)) }
 }
 
@@ -129,7 +130,7 @@ async function checkHold({ store, clock }: TaskContext, creating: Creating, requ
     const hold = { op: 'hold', task: request.id, kind: request.kind, amount: request.estimatedCost, ...facts } as const
     return reduce<'hold'>(record && heal(record, now), hold, now, subscription).answer
   })
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, request.estimatedCost)
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, request.estimatedCost, clock())
 }
 
 /** Takes the hold of a task that this request created. When it is refused the task is rejected, which frees its Idempotency-Key in the same write. */
@@ -150,7 +151,7 @@ async function refused(context: TaskContext, task: Task, answer: HoldRefusal): P
   const present = rejected ? null : await context.store.task(task.tenant, task.id)
   const record = present && present.state !== 'rejected' ? await context.store.subscription(task.subscription) : null
   if (present && record && !isUnheld(present, record, context.clock())) return { task: present, record }
-  throw holdRefused(answer, task.estimatedCost)
+  throw holdRefused(answer, task.estimatedCost, context.clock())
 }
 
 /** Takes the hold of a task, or finds it taken. */
@@ -188,7 +189,7 @@ async function confirm(context: TaskContext, task: Task, record: Subscription): 
 }
 
 /** The failure that answers a refused hold of `required` micro-units. */
-export function holdRefused(answer: HoldRefusal, required: number): Failure {
+export function holdRefused(answer: HoldRefusal, required: number, now: number): Failure {
   switch (answer.outcome) {
     case 'key_full':
       return new Failure('insufficient_balance', {
@@ -202,7 +203,10 @@ export function holdRefused(answer: HoldRefusal, required: number): Failure {
     case 'queue_full':
       return overLimit('plan_queue', { retryAfterSeconds: 5 })
     case 'rate':
-      return overLimit('plan_rate', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+      return overLimit('plan_rate', {
+        retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)),
+        headers: rateHeaders(answer.record.rate, answer.record.terms.requestsPerMinute, now),
+      })
     case 'moved':
       return new KeyMoved()
   }

@@ -26,7 +26,7 @@ export async function holdFlatCharge(
     payer = subscription
     return store.change(subscription, { op: 'hold', task: id, kind: PASS_THROUGH, amount, ...facts }, clock())
   })
-  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, amount)
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw holdRefused(answer, amount, clock())
   if (answer.outcome === 'held') moved('hold', tenantOf(payer), amount)
   return payer
 }

@@ -18,7 +18,7 @@ type Operation = {
   security: Record<string, string[]>[]
   parameters?: { name: string; in: string; required: boolean; schema: Schema }[]
   requestBody?: { content: Content }
-  responses: Record<string, { description: string; content?: Content }>
+  responses: Record<string, { description: string; content?: Content; headers?: Schema }>
 }
 type Document = { openapi: string; tags: { name: string }[]; paths: Record<string, Record<string, Operation>>; components: { schemas: Record<string, Schema>; securitySchemes: Schema } }
 
@@ -118,6 +118,15 @@ t.test('error responses list codes of the catalogue under their status', async (
     }
     const { responses, security } = operation
     t.ok('500' in responses && '503' in responses && (security.length === 0 || ('401' in responses && '403' in responses && '429' in responses)), name)
+  }
+})
+
+t.test('the headers of creations are described', async (t) => {
+  const { document } = await reference()
+  for (const path of ['/api/v1/generations', '/api/v1/operations']) {
+    const { responses } = document.paths[path]?.['post'] as Operation
+    for (const [status, names] of [['200', ['Location', 'Preference-Applied']], ['202', ['Location', 'Preference-Applied']], ['429', ['Retry-After', 'X-SVC-Limit']]] as const)
+      for (const name of [...names, 'RateLimit', 'RateLimit-Policy']) t.ok(name in (responses[status]?.headers ?? {}), `${path} ${status} ${name}`)
   }
 })
 

@@ -18,6 +18,13 @@ t.test('a plan queues up to its limit of open tasks, and its answers have the he
   t.match(full.json(), { error: { code: 'queue_full' } })
 })
 
+t.test('a creation above the rate of the plan is told the rate', async (t) => {
+  const studio = await openStudio(t, { requestsPerMinute: 60, loops: false })
+  for (let i = 0; i < 10; i++) t.equal((await studio.create()).statusCode, 202)
+  const refused = await studio.create()
+  t.match([refused.statusCode, refused.headers], [429, { 'x-svc-limit': 'plan_rate', 'retry-after': '1', 'ratelimit-policy': '"plan";q=60;w=60;burst=10', ratelimit: '"plan";r=0;t=10' }])
+})
+
 t.test('no more tasks of a plan run at once than it allows; the others wait in order', async (t) => {
   const studio = await openStudio(t, { media: { maxConcurrentTasks: 2 } })
   studio.engine.next('hang', 'hang', 'hang')

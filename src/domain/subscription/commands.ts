@@ -92,13 +92,13 @@ export type Commands = {
     out: { outcome: 'counted' | 'already' | 'none' }
   }
 
-  /** `record`: the record including the hold. */
+  /** `record`: the record including the hold, if one was taken. */
   hold: {
     in: KeyFacts & { task: string; kind: string; amount: number }
     out:
       | Stale
       | Inactive
-      | RateExceeded
+      | (RateExceeded & { record: Subscription })
       | { outcome: 'held'; record: Subscription }
       | { outcome: 'already'; record: Subscription }
       | { outcome: 'insufficient' | 'key_full'; available: number }

@@ -26,7 +26,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   const account = record && accountAt(record, now)
   if (reason || !account || !record.terms.media) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
   const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
-  if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
+  if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs, record } }
   if (account.holds.count >= record.terms.media.maxQueuedTasks) return { record, answer: { outcome: 'queue_full' } }
   const { available } = balanceOf(account)
   if (!isAmount(input.amount) || input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
