@@ -44,6 +44,7 @@ async function docs(app: FastifyInstance): Promise<void> {
     const { openReference } = await import('./reference-app.ts')
     return openReference(documented, {
       publicUrl: app.config.PUBLIC_URL,
+      brand: app.config.BRAND,
       notFound: (request) => app.errors.body(app.errors.fail('not_found'), request),
     })
   }

@@ -3,21 +3,16 @@ import { Type } from 'typebox'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 import { LIMITS } from '../../src/domain/limits.ts'
 
-/** Of 429 and 503. */
-const LIMITED = {
-  'Retry-After': { type: 'integer', description: 'Seconds to wait.' },
-  'X-SVC-Limit': { type: 'string', enum: Object.keys(LIMITS), description: 'The limit that refused.' },
-}
+/** How failures are told. `problem`: they are also RFC 9457 problems. `brand`: in the names of headers. `limitHeaders`: further ones of 429. */
+type Form = { problem: boolean; brand: string; limitHeaders: Record<string, object> }
 
-/** The responses of these codes. `problem`: they are also RFC 9457 problems. `limitHeaders`: further ones of 429. */
-export function failureAnswers(codes: FailureCode[], problem: boolean, limitHeaders: Record<string, object>): Record<string, object> {
+/** The responses of these codes. */
+export function failureAnswers(codes: FailureCode[], form: Form): Record<string, object> {
   const byStatus = Map.groupBy(new Set(codes), (code) => FAILURES[code][0])
-  return Object.fromEntries(
-    [...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, problem, limitHeaders)]),
-  )
+  return Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, form)]))
 }
 
-function answer(status: number, codes: FailureCode[], problem: boolean, limitHeaders: Record<string, object>): object {
+function answer(status: number, codes: FailureCode[], { problem, brand, limitHeaders }: Form): object {
   const schema = Type.Intersect([
     Type.Ref(problem ? 'Problem#' : 'Error#'),
     Type.Object({ error: Type.Object({ code: Type.Enum(codes) }) }),
@@ -26,7 +21,14 @@ function answer(status: number, codes: FailureCode[], problem: boolean, limitHea
     description: codes.map((code) => `\`${code}\`: ${FAILURES[code][2]}`).join('\n\n'),
     content: { [problem ? 'application/problem+json' : 'application/json']: { schema } },
     ...(status === 401 ? { headers: { 'WWW-Authenticate': { type: 'string', description: 'Bearer.' } } } : {}),
-    ...(status === 429 ? { headers: { ...LIMITED, ...limitHeaders } } : {}),
-    ...(status === 503 ? { headers: LIMITED } : {}),
+    ...(status === 429 ? { headers: { ...limited(brand), ...limitHeaders } } : {}),
+    ...(status === 503 ? { headers: limited(brand) } : {}),
+  }
+}
+
+function limited(brand: string): Record<string, object> {
+  return {
+    'Retry-After': { type: 'integer', description: 'Seconds to wait.' },
+    [`X-${brand}-Limit`]: { type: 'string', enum: Object.keys(LIMITS), description: 'The limit that refused.' },
   }
 }

@@ -165,11 +165,17 @@ export const OPERATIONS: Record<string, Operation> = {
   'POST /mcp': {
     operationId: 'callMcp',
     summary: 'Speak MCP',
-    description: 'Streamable HTTP without sessions, for the protocol revisions 2026-07-28, 2025-11-25 and 2025-06-18. An error of a tool is a tool error with the same code and message.',
+    description: 'Streamable HTTP without sessions, for the protocol revisions 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05 and 2024-10-07. An error of a tool is a tool error with the same code and message. Other methods than POST are 405.',
     tags: ['MCP'],
     example: { jsonrpc: '2.0', id: 1, method: 'tools/list' },
     headers: Type.Object({ Accept: Type.String({ description: 'application/json, text/event-stream' }), 'MCP-Protocol-Version': Type.Optional(Type.String()) }),
-    answers: { 200: { description: 'A JSON-RPC response, or a stream that ends with it.', content: { 'application/json': Bodies.jsonRpc, 'text/event-stream': Bodies.events } }, 202: { description: 'The notification was accepted.' } },
+    answers: {
+      200: { description: 'A JSON-RPC response, or a stream that ends with it.', content: { 'application/json': Bodies.jsonRpc, 'text/event-stream': Bodies.events } },
+      202: { description: 'The notification was accepted.' },
+      400: json('`invalid_json`, `invalid_request`: the body is not one message. Otherwise a JSON-RPC error: the message, its headers or its revision is at fault, or needs the Tasks extension.', Type.Union([Type.Ref('Error#'), Bodies.jsonRpc])),
+      404: json('A JSON-RPC error: from revision 2026-07-28 on, the method is unknown.', Bodies.jsonRpc),
+      406: json('A JSON-RPC error: up to revision 2025-11-25, Accept must name application/json and text/event-stream.', Bodies.jsonRpc),
+    },
     failures: ['origin_not_allowed'],
   },
   'POST /v1/chat/completions': {

@@ -19,8 +19,8 @@ export function isDocumented({ method, url, config }: DocumentedRoute): boolean 
 
 const UNDESCRIBED: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }
 
-/** The route's own schema with its documentation. A route of a third-party plugin may bring all of it. */
-export function schemaOf(route: DocumentedRoute): FastifySchema {
+/** The route's own schema with its documentation. A route of a third-party plugin may bring all of it. `brand`: in the names of headers. */
+export function schemaOf(route: DocumentedRoute, brand: string): FastifySchema {
   const { method, url, schema = {}, config } = route
   const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
   const {
@@ -32,7 +32,7 @@ export function schemaOf(route: DocumentedRoute): FastifySchema {
   }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNDESCRIBED
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = {
-    ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true, limitHeaders),
+    ...failureAnswers([...commonFailures(route), ...failures], { problem: config?.problem === true, brand, limitHeaders }),
     ...Object.fromEntries(Object.entries(answers).map(described)),
   }
   const query = schema.querystring as ParametersSchema | undefined

@@ -11,6 +11,7 @@ import { TAGS } from './openapi-operations.ts'
 type Means = {
   /** PUBLIC_URL, or null. */
   publicUrl: string | null
+  brand: string
   /** The body of a 404. */
   notFound: (request: FastifyRequest) => object
 }
@@ -36,7 +37,7 @@ const POLICY = {
 }
 
 /** Creates the document of these routes. Rejects when one of their schemas is invalid. */
-export async function openReference({ routes, shared }: Documented, { publicUrl, notFound }: Means): Promise<Reference> {
+export async function openReference({ routes, shared }: Documented, { publicUrl, brand, notFound }: Means): Promise<Reference> {
   const app: FastifyInstance = fastify({ logger: false, exposeHeadRoutes: false })
   // The routes are registered to be described; they get no requests.
   app.setValidatorCompiler(() => () => true)
@@ -64,7 +65,7 @@ export async function openReference({ routes, shared }: Documented, { publicUrl,
     refResolver: { buildLocalReference: ({ $id }, _base, _fragment, i) => (typeof $id === 'string' ? $id : `schema-${i}`) },
   })
   for (const schema of [...shared.values(), ...COMPONENTS]) app.addSchema(schema)
-  for (const route of routes.filter(isDocumented)) describe(app, route)
+  for (const route of routes.filter(isDocumented)) describe(app, route, brand)
   await app.register(swaggerUi, { routePrefix: '/docs', theme: { title: 'Tollgate API' }, uiConfig: PAGE })
   app.get('/openapi.json', async () => app.swagger())
   await app.ready()
@@ -78,6 +79,6 @@ function bearer(product: string): { type: 'http'; scheme: 'bearer'; description:
   return { type: 'http', scheme: 'bearer', description: `A key of the ${product}.` }
 }
 
-function describe(app: FastifyInstance, route: DocumentedRoute): void {
-  app.route({ method: route.method, url: route.url, schema: schemaOf(route), handler: async () => null })
+function describe(app: FastifyInstance, route: DocumentedRoute, brand: string): void {
+  app.route({ method: route.method, url: route.url, schema: schemaOf(route, brand), handler: async () => null })
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -7,6 +8,7 @@ import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 import { inWords } from '../../src/domain/field-patterns.ts'
 import { IMAGE } from '../contracts/operations/sources.ts'
 import { bearer } from './gateway.ts'
+import { modern } from './mcp-endpoint.ts'
 import { openEmbeddedProgram, type EmbeddedProgram } from './embedded-program.ts'
 
 type Schema = Record<string, unknown>
@@ -14,6 +16,7 @@ type Content = Record<string, { schema: Schema }>
 type Operation = {
   operationId: string
   summary: string
+  description?: string
   tags: string[]
   security: Record<string, string[]>[]
   parameters?: { name: string; in: string; required: boolean; schema: Schema }[]
@@ -112,6 +115,8 @@ t.test('error responses list codes of the catalogue under their status', async (
   for (const { name, operation } of operationsOf(document)) {
     for (const [status, { content = {} }] of Object.entries(operation.responses).filter(([status]) => Number(status) >= 400)) {
       const [type, { schema } = { schema: {} }] = Object.entries(content)[0] ?? []
+      // JSON-RPC has codes of its own.
+      if (name === 'POST /mcp' && ['400', '404', '406'].includes(status)) continue
       t.equal(type, name.includes(' /api/') ? 'application/problem+json' : 'application/json', name)
       const codes = (schema as { allOf: [object, { properties: { error: { properties: { code: { enum: FailureCode[] } } } } }] }).allOf[1].properties.error.properties.code.enum
       t.ok(codes.length > 0 && codes.every((code) => FAILURES[code][0] === Number(status)), `${name} ${status}: ${codes.join(', ')}`)
@@ -124,10 +129,41 @@ t.test('error responses list codes of the catalogue under their status', async (
 t.test('the headers of creations are described', async (t) => {
   const { document } = await reference()
   for (const path of ['/api/v1/generations', '/api/v1/operations']) {
-    const { responses } = document.paths[path]?.['post'] as Operation
+    const responses = document.paths[path]?.['post']?.responses ?? {}
     for (const [status, names] of [['200', ['Location', 'Preference-Applied']], ['202', ['Location', 'Preference-Applied']], ['429', ['Retry-After', 'X-SVC-Limit']]] as const)
       for (const name of [...names, 'RateLimit', 'RateLimit-Policy']) t.ok(name in (responses[status]?.headers ?? {}), `${path} ${status} ${name}`)
   }
+})
+
+t.test('the brand is in the names of headers', async (t) => {
+  const { document } = await readDocument(t, { BRAND: 'ACME' })
+  t.match(document.paths['/v1/models']?.['get']?.responses, { 429: { headers: { 'X-ACME-Limit': {} } }, 503: { headers: { 'X-ACME-Limit': {} } } })
+  t.notMatch(JSON.stringify(document), /X-SVC/i)
+})
+
+t.test('/mcp serves the revisions that its description lists, as docs/mcp.md does, and its refusals conform to the document', async (t) => {
+  const { app, key, document } = await readDocument(t)
+  const { description = '', responses = {} } = document.paths['/mcp']?.['post'] ?? {}
+  const revisions = (text: string) => text.match(/\d{4}-\d\d-\d\d/g) ?? []
+  t.same(revisions(description), revisions(readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8').match(/The protocol revisions .* are served/)?.[0] ?? ''))
+  const url = `${await app.listen({ port: 0, host: '127.0.0.1' })}/mcp`
+  const common = { ...bearer(await key('demo-media-key')), 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+  const refused = async (status: number, message: unknown, headers: Record<string, string>) => {
+    const answer = await fetch(url, { method: 'POST', headers: { ...common, ...headers }, body: JSON.stringify(message) })
+    const body = (await answer.json()) as { error: { message: string; data: { supported: string[] } } }
+    const valid = schemasOf(document).compile(absolute(responses[status]?.content?.['application/json']?.schema ?? { not: {} }))
+    t.ok(answer.status === status && valid(body), `${answer.status} ${JSON.stringify(body)}`)
+    return body.error
+  }
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  const [modernList, headers] = modern('tools/list')
+  const unknown = JSON.parse(JSON.stringify(modernList).replaceAll('2026-07-28', '2099-01-01'))
+  const { data } = await refused(400, unknown, { ...headers, 'mcp-protocol-version': '2099-01-01' })
+  const { message } = await refused(400, list, { 'mcp-protocol-version': '1999-01-01' })
+  t.same([...new Set([...data.supported, ...revisions(message)])].filter((one) => one !== '1999-01-01').sort(), revisions(description).sort())
+  await refused(400, [list], {})
+  await refused(404, ...modern('nope'))
+  await refused(406, list, { accept: 'application/json' })
 })
 
 t.test('real answers conform to the document', async (t) => {
