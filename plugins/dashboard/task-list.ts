@@ -1,4 +1,7 @@
-/** `/tasks`: generations and operations of the tenant as one list, each with the state of its webhooks; and what the webhooks of one say. Behind a session. */
+/**
+ * `/tasks`: generations and operations of the tenant as one list, each with the state of its webhooks; and what the webhooks of one say.
+ * Behind a session.
+ */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
@@ -21,7 +24,10 @@ const Query = Type.Object({
 })
 const Params = Type.Object({ id: Type.String({ maxLength: 64 }) })
 
-/** No index has the state of webhooks: a page of one state is looked for in so many pages of so many tasks, and the next page goes on from there. */
+/**
+ * No index has the state of webhooks: a page of one state is looked for in so many pages of so many tasks, and the next page goes on from
+ * there.
+ */
 const EXAMINED = { pages: 2, tasks: 100 }
 
 /** Registers the routes. */

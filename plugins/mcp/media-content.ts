@@ -6,7 +6,9 @@ import { resultsOf, taskLogFields, type Task, type TaskResult } from '../../src/
 
 /** Larger media come as their link alone: both sides hold content in memory, in base64. */
 const CONTENT_BYTES_MAX = 2 * 1024 * 1024
-/** How many times its size a file counts in the memory of bodies until the response closes: as text in base64, and as a part of the answer. */
+/**
+ * How many times its size a file counts in the memory of bodies until the response closes: as text in base64, and as a part of the answer.
+ */
 const COPIES = 3
 
 /** Types of content that models take. MCP has no content for video. */
@@ -28,7 +30,10 @@ type Backends = { files: Pick<Files, 'get'>; link: (result: TaskResult) => strin
 /** Of the tenant's memory of bodies, until the response closes; null when it has closed. */
 export type AnswerShare = Pick<ReturnType<FastifyInstance['openBodyShare']>, 'fits' | 'take'> | null
 
-/** The content of a completed task; none before. Media that cannot be read now, or do not fit into the share, are left out, with their link kept. */
+/**
+ * The content of a completed task; none before. Media that cannot be read now, or do not fit into the share, are left out, with their link
+ * kept.
+ */
 export type MediaContent = (task: Task, share: AnswerShare) => Promise<ContentBlock[]>
 
 export function openMediaContent({ files, link, log }: Backends): MediaContent {

@@ -139,7 +139,10 @@ async function abortLost(tasks: TaskContext, task: Task, cut: AbortController): 
 
 type Patience = { clock: () => number; patienceMs: number; stopping: () => boolean }
 
-/** Repeats a write after growing pauses, so that a short outage of a backend does not discard finished media. Renewals keep the lease meanwhile. */
+/**
+ * Repeats a write after growing pauses, so that a short outage of a backend does not discard finished media. Renewals keep the lease
+ * meanwhile.
+ */
 async function persistently<T>(write: () => Promise<T>, { clock, patienceMs, stopping }: Patience): Promise<T> {
   const sinceMs = clock()
   for (let pauseMs = STORE_RETRY_MS.first; ; pauseMs = Math.min(STORE_RETRY_MS.longest, 2 * pauseMs)) {
