@@ -65,7 +65,8 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   const { file, env, log, now = Date.now, random = Math.random, backOffMs = 100, pollMs = 1000 } = options
   const active = openActiveUpstreams(log)
   let observer: (event: UpstreamEvent) => void = () => {}
-  const context = { now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
+  let isClosed = false
+  const context = { now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event), isClosed: () => isClosed }
 
   let derived = derivedFrom(active.all())
   /** Computed once per change of the file, not per request. */
@@ -108,6 +109,7 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
     },
     reload: async () => watched?.reload(),
     async close() {
+      isClosed = true
       await watched?.close()
       await active.close()
     },

@@ -219,6 +219,26 @@ t.test('a changed upstream finishes the calls that will try it again', async (t)
   t.same(a.requests.map(({ body }) => body['model']), ['first', 'first'])
 })
 
+t.test('a close ends the calls that wait to try a replaced upstream again', async (t) => {
+  const [a, b] = (await fakes(t, failing, answers('b'))) as [FakeUpstream, FakeUpstream]
+  const file = await writeUpstreamsFile(t, [member('a', a)])
+  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, backOffMs: 1900, random: () => 1, pollMs: 60_000 })
+  t.teardown(() => upstreams.close())
+  const tried = new Promise<void>((resolve) => upstreams.observe(({ event }) => event === 'retry' && resolve()))
+  a.respondWith((answer) => respond(answer.setHeader('connection', 'close'), 500, {}))
+  const call = readChatRequest({ model: 'svc-code', messages: MESSAGES }, new Set()).call(100, openIds([Buffer.alloc(48, 1)])('acme/first'), () => 1, ['chat'])
+  const ended = new Promise((resolve) => upstreams.send(call, { answered: () => resolve('answered'), failed: resolve, bytes() {}, ended() {} }, SILENT))
+  await tried
+  await writeFile(file, JSON.stringify({ upstreams: [member('b', b)] }))
+  await upstreams.reload()
+  a.respondWith(answers('a'))
+  // The last connection of the replaced upstream is gone, and with it what held its pool.
+  await new Promise(setImmediate)
+  await upstreams.close()
+  t.match(await ended, { code: 'server_overloaded' })
+  t.equal(a.requests.length, 1)
+})
+
 t.test('an upstream that refuses the connection or speaks no TLS fails over', async (t) => {
   const port = await freePort()
   const [b] = (await fakes(t, answers('b'))) as [FakeUpstream]

@@ -33,6 +33,8 @@ export type FailoverContext = {
   /** Before the second attempt; doubled for each further one. */
   backOffMs: number
   emit: (event: UpstreamEvent) => void
+  /** Nothing is sent any more. */
+  isClosed: () => boolean
 }
 
 /** A back-off or `Retry-After` up to this is waited for; a longer one fails over at once. */
@@ -119,6 +121,11 @@ export class FailoverCall implements AnswerSource {
 
   #dispatch(candidate: Candidate, connections: Connections, body: string | Buffer[]): void {
     if (this.#isAborted) return
+    if (this.#context.isClosed()) {
+      const failure = allFailed(this.#candidates, [...this.#errors, new Error('the upstreams are closed')], this.#context.now())
+      this.abort()
+      return this.#sink.failed(failure)
+    }
     const attempt = new Attempt(candidate.upstream, candidate.call, this.#sink, {
       answered: (answer) => this.#answered(candidate, answer),
       failed: (error) => this.#failed(candidate, connections, error),
