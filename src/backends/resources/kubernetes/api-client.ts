@@ -14,7 +14,7 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 /** Body of a response to a failed request (`metav1.Status`). */
 export type FailureBody = Pick<V1Status, 'reason' | 'message' | 'details' | 'code'>
 
-/** A response that the caller handles: success, or 400, 403, 404, 409, 410, 422. */
+/** A response that the caller handles: success, or 400, 403, 404, 409, 410, 413, 422. */
 export type ApiResponse<T> = { status: number; body: T & FailureBody }
 
 export type RequestOptions = {
@@ -22,6 +22,8 @@ export type RequestOptions = {
   /** Defaults to JSON; required for a patch. */
   contentType?: string
   query?: Record<string, string>
+  /** A longer answer is not read to its end: its status becomes 413. */
+  maxBytes?: number
 }
 
 export type Client = {
@@ -111,8 +113,14 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     }
   }
 
-  async function read(method: Method, path: string, { statusCode, body }: Dispatcher.ResponseData): Promise<ApiResponse<never>> {
-    const text = await body.text()
+  async function read(
+    method: Method,
+    path: string,
+    { statusCode, body }: Dispatcher.ResponseData,
+    maxBytes = Infinity,
+  ): Promise<ApiResponse<never>> {
+    const text = await textOf(body, maxBytes)
+    if (text === null) return { status: 413, body: { message: `more than ${maxBytes} bytes` } as never }
     const parsed = text.startsWith('{') ? JSON.parse(text) : { message: text.slice(0, 200) }
     if (statusCode === 401 || statusCode === 429 || statusCode >= 500)
       throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
@@ -130,7 +138,7 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   }
 
   return {
-    request(method, path, { body, contentType, query = {} } = {}) {
+    request(method, path, { body, contentType, query = {}, maxBytes } = {}) {
       const startMs = performance.now()
       return limit(() =>
         counting(method, async () => {
@@ -142,7 +150,7 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
             ...(body !== undefined && { body: JSON.stringify(body) }),
             ...(contentType !== undefined && { contentType }),
           }
-          return read(method, path, await sendWithRetry(request))
+          return read(method, path, await sendWithRetry(request), maxBytes)
         }),
       ).finally(() => observer(method, (performance.now() - startMs) / 1000))
     },
@@ -156,6 +164,18 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       observer = next
     },
   }
+}
+
+/** The text of a body; null for one of more bytes, whose connection is closed. */
+async function textOf(body: Dispatcher.ResponseData['body'], maxBytes: number): Promise<string | null> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > maxBytes) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
 }
 
 /** A failed response as an error with the method, path, status and message; `Refused` if a retry would not help. */

@@ -23,6 +23,7 @@ export type ReflectorOptions = {
   /** Interval of the lists that find changes which the watch missed. */
   relistMs?: number
   watchSeconds?: number
+  /** Objects of each page. Without it, pages of small objects grow. */
   pageSize?: number
 }
 
@@ -51,15 +52,17 @@ const MAX_RETRY_MS = 10_000
 const SHORT_WATCH_MS = 1_000
 /** A server sends a bookmark at least every minute, but nothing for a version that it has not reached yet, as after a restore from a backup. */
 const SILENT_WATCH_MS = 90_000
-/** Objects a page: tenants can make each as large as the API server stores, some 1.5 MiB, and a page is parsed at once. */
+/** Objects of the first page: tenants can make each as large as the API server stores, some 1.5 MiB, and a page is parsed at once. */
 const PAGE_SIZE = 20
+/** A page of more objects is so large at most: in bytes, and in objects, by growing from page to page. */
+const LARGE_PAGE = { bytes: 4 * 1024 * 1024, objects: 500, growth: 4 }
 const MAX_PAGES = 100_000
 /** Tries per relist interval while the periodic list fails. */
 const RELIST_TRIES = 4
 
 export function openReflector(options: ReflectorOptions): Reflector {
   const { client, collection, scope, cache, changed, log, keep = kept } = options
-  const { random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = PAGE_SIZE } = options
+  const { random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize } = options
   const path = collectionPath(collection, scope)
   const query: Record<string, string> = options.labelSelector === undefined ? {} : { labelSelector: options.labelSelector }
   const stopping = new AbortController()
@@ -86,7 +89,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
   }
 
   async function listAll(requests: PromiseWithResolvers<void>[]): Promise<string> {
-    const listed = await allPages(client, path, { ...query, limit: String(pageSize) }, keep)
+    const listed = await allPages(client, path, query, pageSize, keep)
     if ('status' in listed) {
       // Not fatal: other namespaces may be readable. Who asked for a fresh cache must not take this one for that.
       if (listed.status === 403 || listed.status === 404) {
@@ -254,17 +257,31 @@ async function allPages(
   client: Client,
   path: string,
   query: Record<string, string>,
+  pageSize: number | undefined,
   keep: (object: KubeObject) => KubeObject,
 ): Promise<{ items: KubeObject[]; version: string } | ApiResponse<object>> {
+  const { bytes, objects, growth } = LARGE_PAGE
   const items: KubeObject[] = []
   let next: string | undefined
+  const least = pageSize ?? PAGE_SIZE
+  let limit = least
+  let most = pageSize ?? objects
   for (let pages = 0; pages < MAX_PAGES; pages++) {
-    const response = await client.request<List>('GET', path, { query: { ...query, ...(next !== undefined && { continue: next }) } })
+    const response = await client.request<List>('GET', path, {
+      query: { ...query, limit: String(limit), ...(next !== undefined && { continue: next }) },
+      ...(limit > least && { maxBytes: bytes }),
+    })
+    if (response.status === 413 && limit > least) {
+      // Smaller pages for the rest of this list: what follows may be as large.
+      limit = most = Math.max(least, Math.floor(limit / growth))
+      continue
+    }
     if (response.status !== 200) return response
     const { metadata, items: page } = response.body
     for (const item of page) items.push(keep(item))
     next = metadata.continue || undefined
     if (next === undefined) return { items, version: metadata.resourceVersion }
+    limit = Math.min(limit * growth, most)
   }
   throw new Unavailable('resources', new Error(`${path} has more than ${MAX_PAGES} pages`))
 }
