@@ -39,7 +39,10 @@ export type Store = Declarations &
     /** Every instance that sent a heartbeat and was not forgotten, with its last count. */
     heartbeats(): Promise<{ instance: string; count: number }[]>
     forgetInstance(instance: string): Promise<void>
-    /** Takes or renews a lease until `until`. True if it was free, expired at `now`, or already the owner's. */
+    /**
+     * Takes or renews a lease until `until`. True if it was free, expired at `now`, or already the owner's, or if it lasts so much longer that it was taken
+     * while the clock was ahead: leases of one name have one length.
+     */
     takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
     /** Releases the owner's lease early; does nothing when another owner has it. */
     releaseLease(name: string, owner: string): Promise<void>

@@ -38,6 +38,18 @@ export const processPromises: Promises<Place> = {
     t.equal(await store.takeLease('sweep', 'i1', T0 + 40, T0 + 21), false)
   },
 
+  'a lease that was taken while the clock was ahead is free once the clock is right': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const ahead = T0 + 24 * 60 * 60 * 1000
+    for (const name of ['sweep', 'controller']) t.equal(await store.takeLease(name, 'i1', ahead + 10, ahead), true)
+    t.equal(await other.takeLease('sweep', 'i2', ahead + 5, ahead - 5), false, 'the clocks of processes differ by less')
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 10, T0), true)
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 15, T0 + 5), false)
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 20, T0 + 10), true)
+    t.equal(await store.takeLease('controller', 'i1', T0 + 10, T0), true)
+    t.equal(await other.takeLease('controller', 'i2', T0 + 20, T0 + 10), true, 'its owner renewed it by the right clock')
+  },
+
   'a lease released by its owner is free at once, and only its owner can release it': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)

@@ -1,4 +1,5 @@
 /** Heartbeats of processes and leases in MongoDB. */
+import { MAX_SKEW_MS } from '../../../domain/subscription/clock-healing.ts'
 import type { Store } from '../store.ts'
 import { add, type Database } from './database.ts'
 
@@ -20,6 +21,8 @@ export function openHeartbeatsAndLeases(
   async function takeLease(name: string, owner: string, until: number, now: number): Promise<boolean> {
     const lease = await leases.findOne({ _id: name })
     if (!lease) return (await add(leases, { _id: name, owner, until })) === 'added'
+    const isAhead = lease.until > until + MAX_SKEW_MS
+    if (isAhead) return (await leases.updateOne({ _id: name, until: lease.until }, { $set: { owner, until } })).matchedCount === 1
     if (lease.owner !== owner && lease.until > now) return false
     // A late renewal must not shorten a later one.
     const free = { _id: name, $or: [{ owner }, { until: { $lte: now } }] }

@@ -1,4 +1,5 @@
 /** Heartbeats of processes and leases in SQLite. */
+import { MAX_SKEW_MS } from '../../../domain/subscription/clock-healing.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -18,7 +19,8 @@ export function openHeartbeatsAndLeases(
   const forget = database.prepare('DELETE FROM beats WHERE instance = ?')
   const lease = database.prepare(
     `INSERT INTO leases VALUES (?, ?, ?)
-     ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE owner = excluded.owner OR until <= ?`,
+     ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+     WHERE owner = excluded.owner OR until <= ? OR until > excluded.until + ${MAX_SKEW_MS}`,
   )
   const release = database.prepare('DELETE FROM leases WHERE name = ? AND owner = ?')
 
