@@ -98,7 +98,8 @@ async function metering(app: FastifyInstance): Promise<void> {
   for (const task of [heartbeat, sweeps, counting]) app.addHook('onReady', task.start)
   app.addHook('onClose', async () => {
     const areSettled = await settlements.stop()
-    for (const task of [counting, sweeps, heartbeat]) await task.stop()
+    // Once the last heartbeat is written, so is what SQLite had not answered before: the sweep finds it.
+    for (const task of [counting, heartbeat, sweeps]) await task.stop()
     if (areSettled) await store.forgetInstance(instance).catch(() => {})
   })
 }

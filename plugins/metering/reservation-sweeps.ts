@@ -8,17 +8,21 @@ import type { UnknownAdmissions } from './unknown-admissions.ts'
 const SWEEP_MS = 1_000
 const LEASE_MS = 5_000
 
-/** `isAlone`: nobody else writes the store, so that the reservations that this program left when it was killed are expired at `start`, or later if the store gives no answer, and nobody else dies. */
+/**
+ * `isAlone`: nobody else writes the store, so that the reservations that this program left when it was killed are expired at `start`, or later if the store gives no answer, and nobody else dies.
+ * `stop` releases what is left of our own.
+ */
 export function openReservationSweeps(
   { store, clock, log }: FastifyInstance,
   { instance, isAlone, unknown, metrics }: { instance: string; isAlone: boolean; unknown: UnknownAdmissions; metrics: MeteringMetrics },
   failed: (subscription: string, err: unknown) => void,
 ): PeriodicTask {
   const orphaned = reservationSweep(store, instance, failed)
+  let isLast = false
   const run = async (): Promise<void> => {
     const now = clock()
-    const released = await unknown.release(now)
-    const isLeader = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
+    const released = await unknown.release(now, isLast)
+    const isLeader = !isAlone && !isLast && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
     const expired = isAlone ? await orphaned.expireOthers(now) : isLeader ? await orphaned.expireDead(now) : 0
     metrics.swept({ expired, released })
     if (expired + released > 0) log.warn({ event: 'orphaned_reservations_expired', expired, released }, 'expired orphaned reservations')
@@ -31,6 +35,10 @@ export function openReservationSweeps(
       if (isAlone) metrics.swept({ expired: await orphaned.expireOthers(clock()), released: 0 })
       await task.start()
     },
-    stop: task.stop,
+    async stop() {
+      await task.cancel()
+      isLast = true
+      await task.runNow()
+    },
   }
 }

@@ -184,7 +184,8 @@ class Reservation implements OpenReservation, Write {
     const charged = answer?.outcome === 'settled' ? answer.charged : null
     this.#told({ reservation: this.id, ...facts, charged })
     queue.notify(subscription)
-    inFlight.remove(this.id)
+    // One whose charge failed until the process stopped is not released.
+    if (answer !== null || usage === null) inFlight.remove(this.id)
   }
 
   /** Not before the admission is stored: one that is decided again would be taken for one that was settled. */

@@ -8,12 +8,15 @@ import { sweepEach } from '../../src/tasks/sweep-pass.ts'
 export type UnknownAdmissions = {
   /** The outcome of an admission to this subscription is unknown at `now` (epoch ms). At most one entry for each subscription. */
   add(subscription: string, now: number): void
-  /** Releases own reservations that are not in flight and older than `UNKNOWN_MS`, in the records that are due to be read. Returns their number. */
-  release(now: number): Promise<number>
+  /**
+   * Releases own reservations that are not in flight and older than `UNKNOWN_MS`, in the records that are due to be read. Returns their number. `isLast`: in all
+   * of these records and of any age, because the process stops: what it leaves behind is charged.
+   */
+  release(now: number, isLast?: boolean): Promise<number>
 }
 
 /** A reservation of this process that is not in flight and older than this belongs to an admission with an unknown outcome. */
-export const UNKNOWN_MS = 30_000
+export const UNKNOWN_MS = 1_000
 /** A record that nobody changes is read ever more rarely, down to this. */
 const LONGEST_MS = 600_000
 
@@ -29,11 +32,11 @@ export function openUnknownAdmissions(
 ): UnknownAdmissions {
   const entries = new Map<string, Entry>()
 
-  async function releaseIn(subscription: string, now: number): Promise<number> {
+  async function releaseIn(subscription: string, now: number, isLast: boolean): Promise<number> {
     const entry = entries.get(subscription)
     const record = await store.subscription(subscription)
     const own = Object.entries(record?.coding?.reservations ?? {}).filter(([id, one]) => one.instance === instance && !inFlight(id))
-    const old = own.filter(([, { at }]) => now - at >= UNKNOWN_MS)
+    const old = own.filter(([, { at }]) => isLast || now - at >= UNKNOWN_MS)
     for (const [id] of old) await store.change(subscription, { op: 'settle', id, usage: null, estimated: false }, now)
     // Added anew meanwhile.
     if (!entry || entries.get(subscription) !== entry) return old.length
@@ -54,10 +57,10 @@ export function openUnknownAdmissions(
       const readAt = Math.min(entries.get(subscription)?.readAt ?? Infinity, now + UNKNOWN_MS)
       entries.set(subscription, { readAt, waitMs: UNKNOWN_MS, version: null })
     },
-    async release(now) {
+    async release(now, isLast = false) {
       let released = 0
-      const due = [...entries].filter(([, { readAt }]) => readAt <= now).map(([subscription]) => subscription)
-      await sweepEach(due, async (subscription) => void (released += await releaseIn(subscription, now)), failed)
+      const due = [...entries].filter(([, { readAt }]) => isLast || readAt <= now).map(([subscription]) => subscription)
+      await sweepEach(due, async (subscription) => void (released += await releaseIn(subscription, now, isLast)), failed)
       return released
     },
   }

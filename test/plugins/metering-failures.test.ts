@@ -2,11 +2,12 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
 import { openAdmission } from '../../plugins/metering/admission.ts'
-import { openInFlight } from '../../plugins/metering/in-flight.ts'
+import { openInFlight, type InFlight } from '../../plugins/metering/in-flight.ts'
 import { openGrowth } from '../../plugins/metering/reservation-growth.ts'
 import { openSettlements } from '../../plugins/metering/settlement.ts'
 import type { Write } from '../../src/backends/store/queued-command.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
+import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import { AdmissionWrite } from '../../src/upstream/usage/admission-write.ts'
 
 const failure = new Unavailable('store', new Error('no answer came'))
@@ -15,27 +16,43 @@ const turn = () => new Promise((resolve) => setImmediate(resolve))
 /** Settles a request with this admission, and returns the subscriptions whose records are read again later. */
 async function readAgain(durable: Promise<void>): Promise<string[]> {
   const read: string[] = []
+  await settle(durable, null, read)
+  return read
+}
+
+async function settle(durable: Promise<void>, settlement: Settlement | null, read: string[], { change = async () => ({ outcome: 'already' }), inFlight = openInFlight() }: { change?: () => Promise<unknown>; inFlight?: InFlight } = {}) {
   const response = new EventEmitter()
-  const { open } = openSettlements({
-    store: { change: (async () => ({ outcome: 'already' })) as never, decideNow: () => null },
+  const { open, stop } = openSettlements({
+    store: { change: change as never, decideNow: () => null },
     clock: () => 0,
-    pause: async () => {},
-    inFlight: openInFlight(),
+    pause: turn,
+    inFlight,
     unknown: { add: (subscription) => void read.push(subscription), release: async () => 0 },
     queue: { isFree: () => true, admit: async (_request, attempt) => attempt(), notify() {} },
     metrics: new Proxy({}, { get: () => () => {} }) as never,
   })
   const request = { log: { warn() {}, error() {} }, span: { run: (work: () => unknown) => work() }, logged: null } as unknown as Parameters<typeof open>[1]
   const admission = { id: 'a', subscription: 'acme/coder', admitted: { outcome: 'admitted', reserved: 100 }, write: AdmissionWrite.of(durable) } as Parameters<typeof open>[0]
-  open(admission, request, { raw: Object.assign(response, { closed: false, destroyed: false }) as never }).settleWith(Promise.resolve(null))
+  open(admission, request, { raw: Object.assign(response, { closed: false, destroyed: false }) as never }).settleWith(Promise.resolve(settlement))
   response.emit('close')
   for (let turns = 0; turns < 5; turns++) await turn()
-  return read
+  return stop
 }
 
 t.test('after an admission that could not be stored, its record is read again: the write may still take effect', async (t) => {
   t.same(await readAgain(Promise.reject(failure)), ['acme/coder'])
   t.same(await readAgain(Promise.resolve()), [])
+})
+
+t.test('a request whose charge could not be written until the end stays in flight, so that it is not released', async (t) => {
+  for (const [usage, left] of [[5, true], [null, false]] as const) {
+    const inFlight = { ...openInFlight(), drained: async () => false }
+    inFlight.add('a')
+    const stop = await settle(Promise.resolve(), { usage, estimated: false } as unknown as Settlement, [], { change: () => Promise.reject(failure), inFlight })
+    t.equal(await stop(), false)
+    for (let turns = 0; turns < 5; turns++) await turn()
+    t.equal(inFlight.has('a'), left)
+  }
 })
 
 t.test('after a refusal whose write was lost, the record is read again: what was refused may be reserved by now', async (t) => {

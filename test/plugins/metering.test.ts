@@ -255,7 +255,7 @@ t.test('a gap between sweeps declares no gateway dead', async (t) => {
   t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)
 })
 
-t.test('an own reservation of an unknown admission is released after 30 s, and those in flight are kept', async (t) => {
+t.test('an own reservation of an unknown admission is released after a moment, and those in flight are kept', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   for (const name of ['known', 'lost']) {
@@ -266,6 +266,25 @@ t.test('an own reservation of an unknown admission is released after 30 s, and t
   t.equal(await unknown.release(START + UNKNOWN_MS - 1), 0)
   t.equal(await unknown.release(START + UNKNOWN_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])
+})
+
+t.test('a gateway that stops charges nothing for an admission whose outcome it does not know', async (t) => {
+  const gateway = await openGateway(t, (app) => void app.post('/v1/work', { config: { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 10 }) } }, async () => ({})))
+  const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  const { raw } = await gateway.key(subscription)
+  const { decide } = gateway.store
+  gateway.store.decide = (async (...args: Parameters<Store['decide']>) => {
+    const decided = await decide(...args)
+    await decided.durable
+    if (decided.answer.outcome !== 'admitted') return decided
+    throw new Unavailable('store', new Error('no answer'))
+  }) as Store['decide']
+  t.equal((await gateway.app.inject({ method: 'POST', url: '/v1/work', headers: bearer(raw), payload: {} })).statusCode, 503)
+  const coding = async () => (await gateway.store.subscription(subscription))?.coding
+  t.equal(Object.keys((await coding())?.reservations ?? {}).length, 1)
+  await gateway.app.close()
+  t.same(Object.keys((await coding())?.reservations ?? {}), [])
+  t.equal((await coding())?.session?.used, 0)
 })
 
 t.test('a write of an unknown admission that takes effect late is released as well, as long as it can', async (t) => {
