@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { PATHS, WIRES, type WireName } from '../../src/upstream/wires/wire.ts'
 import { png } from '../backends/engines/media-samples.ts'
 import { SIGNATURE } from '../fakes/messages-wire.ts'
-import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
+import { openUpstream, respond, type FakeUpstream } from '../fakes/upstream.ts'
 import { VENDOR } from '../fakes/upstream-wire.ts'
 import { need, noneInstalled } from '../servers/client.ts'
 import { used } from './calls.ts'
@@ -79,7 +79,15 @@ async function mend(t: Test, agent: Agent, { folder, program, upstream, wire }: 
   const key = await program.key('team-key')
   const [before, earlier] = [await used(program, key), upstream.requests.length]
   const task = taskOf(agent, work)
-  upstream.respondWith(taskModel(wire, task))
+  const model = taskModel(wire, task)
+  let refused = 0
+  // As servers of thinking models do, once in this program.
+  const isRefused = (body: Loose): boolean => wire === 'chat' && body.messages.some((turn: Loose) => turn.tool_calls && !turn.reasoning_content)
+  upstream.respondWith((answer, request) => {
+    if (!isRefused(request.body)) return model(answer, request)
+    refused++
+    respond(answer, 400, { error: { message: 'thinking is enabled but reasoning_content is missing in assistant tool call message at index 2' } })
+  })
   const { code, stdout, stderr } = await agent.run({ path, home, work, baseUrl: `${program.url}/v1`, key, prompt: 'Mend sum.mjs, so that test.mjs passes.' })
   t.equal(code, 0, stderr)
   t.equal(await readFile(join(work, 'sum.mjs'), 'utf8'), RIGHT)
@@ -88,7 +96,7 @@ async function mend(t: Test, agent: Agent, { folder, program, upstream, wire }: 
   const requests = upstream.requests.slice(earlier)
   t.ok(requests.every((request) => request.path === `/v1${PATHS[wire]}`))
   checkConversation(t, requests.filter(({ body }) => body['tools']).at(-1)?.body ?? {}, wire, agent)
-  t.equal((await used(program, key)).session - before.session, costOf(task, requests.length - 6), 'each answer is charged once, at its reported usage')
+  t.equal((await used(program, key)).session - before.session, costOf(task, requests.length - refused - 6), 'each answer is charged once, at its reported usage')
 }
 
 /** The last request brings all calls back under the upstream's ids, each followed by its result, and the reasoning as it was where the client replays it. Chat servers of thinking models refuse a turn without. */

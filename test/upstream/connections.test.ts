@@ -37,7 +37,7 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
         return connection
       },
     }
-    const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool } as unknown as Upstream
+    const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool, target: {} } as unknown as Upstream
     const sink = { bytes() {}, ended: (failure: unknown) => void told.push(failure === null ? 'ended' : 'failed') }
     new Attempt(upstream, call, sink, { answered: () => void told.push('answered'), failed: (error) => t.fail(error.message) }).send('pool', '{}')
     now += 60_000
@@ -62,7 +62,7 @@ function attemptWith(text: string, answered: (attempt: Attempt) => void): { atte
       return connection
     },
   }
-  const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool } as unknown as Upstream
+  const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool, target: {} } as unknown as Upstream
   const outcome = { answered: () => answered(attempt), failed: note('failed') }
   const attempt = new Attempt(upstream, call, { bytes() {}, ended: note('ended') }, outcome)
   attempt.send('pool', '{}')

@@ -1,8 +1,16 @@
 /** Reasoning that only the upstream can read that gave it: conversations stay there, and lose it where they cannot. */
 import t from 'tap'
-import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
+import type { Upstream } from '../../src/upstream/http/upstream.ts'
+import { candidatesFor } from '../../src/upstream/selection/load-balancing.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat/chat-request.ts'
+import { openIds, type Sealed } from '../../src/upstream/wires/encrypted-ids.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses/responses-request.ts'
+import { openReasoning } from '../../src/upstream/wires/sealed-members.ts'
+import type { Target } from '../../src/upstream/wires/wire.ts'
 import { openUpstream, respond, type FakeUpstream, type Script } from '../fakes/upstream.ts'
-import { openGateway, type Gateway, type Loose } from './gateway.ts'
+import { chunk, delta, DONE } from '../fakes/upstream-wire.ts'
+import { dataOf, openGateway, type Gateway, type Loose } from './gateway.ts'
+import { rewrite } from './translation.ts'
 
 type Wire = 'chat' | 'responses' | 'messages'
 type Json = Record<string, Loose>
@@ -121,3 +129,88 @@ t.test('what is sealed tells its origin to the gateway alone, and is opened with
   t.same(sealed.map((text) => rotated.decrypt(text)), ['a', 'b', 'c'])
   t.ok(rotated.isFrom('other', ids.encrypt('enc_', 'a')), 'earlier releases did not tell')
 })
+
+/** A server of a thinking model, which refuses turns with calls that come back without their reasoning. */
+const demanding: Script = (answer, { body }) => {
+  const lacking = (body['messages'] as Json[]).findIndex((one) => one['tool_calls'] && !one['reasoning_content'])
+  if (lacking < 0) return respond(answer, 200, { ...ANSWERS.chat('other', 9), choices: [{ finish_reason: 'stop', message: { role: 'assistant', content: 'Done.' } }] })
+  const message = `thinking is enabled but reasoning_content is missing in assistant tool call message at index ${lacking}`
+  respond(answer, 400, { error: { message, type: 'invalid_request_error' } })
+}
+
+t.test('a server that needs the reasoning of turns with calls gets it, also after a failover from any other one', async (t) => {
+  for (const wire of ['chat', 'responses', 'messages'] as const) {
+    for (const client of ['chat', 'responses', 'messages'] as const) {
+      const fakes = (await Promise.all([openUpstream((answer) => respond(answer, 200, ANSWERS[wire]('one', 1))), openUpstream(demanding)])) as [FakeUpstream, FakeUpstream]
+      t.teardown(() => Promise.all(fakes.map((fake) => fake.close())))
+      const declared = fakes.map(({ url }, n) => ({ name: `u${n}`, baseUrl: url, model: 'm', wire: n === 0 ? wire : 'chat', priority: n, retry: { attempts: 1 }, breaker: { failures: 9 } }))
+      const gateway = await openGateway(t, { declared })
+      const body = CLIENTS[client].body()
+      await turnOf(gateway, client, body)
+      fakes[0].respondWith((answer) => respond(answer, 500, {}))
+      // As it may come several times at once.
+      const answers = await Promise.all([1, 2, 3].map(() => fetch(gateway.url + CLIENTS[client].path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', ...body }) })))
+      t.same(answers.map(({ status }) => status), [200, 200, 200], `${client} client, ${wire} before`)
+      const refused = fakes[1].requests.length - 3
+      t.ok(refused <= 3, 'each that was under way, at most')
+      await fetch(gateway.url + CLIENTS[client].path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', ...body }) })
+      t.equal(fakes[1].requests.length, refused + 4, 'what it needs is remembered')
+      t.match(fakes[1].requests.at(-1)?.body['messages'], [{}, { tool_calls: Array, reasoning_content: /^ $|^I look\.$/ }, { role: 'tool' }])
+    }
+  }
+})
+
+t.test('a server that does not take reasoning is not sent any', async (t) => {
+  const fake = await openUpstream((answer) => respond(answer, 400, { error: { message: "property 'messages.1.reasoning_content' is unsupported, it must be removed" } }))
+  t.teardown(() => fake.close())
+  const gateway = await openGateway(t, { declared: [{ name: 'one', baseUrl: fake.url, model: 'm', wire: 'chat' }] })
+  await t.rejects(turnOf(gateway, 'chat', CLIENTS.chat.body()), /invalid_request/)
+  t.equal(fake.requests.length, 1)
+})
+
+t.test('a compacted conversation goes to the upstream that can read it, unless it is gone', async (t) => {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  const { call } = readResponsesRequest({ model: 'svc-code', input: [{ type: 'compaction', encrypted_content: sealedBy('one') }, { role: 'user', content: 'Hi' }] }, new Set())
+  const made = call(100, ids, () => 1, ['responses'])
+  const upstreams = ['one', 'other'].map((name) => ({ settings: { name, wires: ['responses'], priority: name === 'one' ? 1 : 0, weight: 1 }, target: { origin: name, policy: { allow: new Set() } } })) as unknown as Upstream[]
+  const names = (some: Upstream[]) => candidatesFor(made, some, () => 0.5).map(({ upstream }) => upstream.settings.name)
+  t.same(names(upstreams), ['one'])
+  t.same(names(upstreams.slice(1)), ['other'])
+})
+
+t.test('what is left out for another upstream leaves a conversation that it takes', async (t) => {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  const bodyOf = (call: { body(target: Target): string }): Json => JSON.parse(call.body({ origin: 'other', model: 'm', maxTokensField: null, policy: { allow: new Set(), drop: new Set(), force: {} } })) as Json
+  const details = [{ type: 'reasoning.encrypted', data: sealedBy('one', 'seal', '{"details":[{"type":"reasoning.text","text":"x"}]}') }]
+  const messages = [{ role: 'user', content: 'a' }, { role: 'assistant', content: null, reasoning_details: details }, { role: 'user', content: 'b' }]
+  t.same(bodyOf(readChatRequest({ model: 'svc-code', messages }, new Set()).call(100, ids, () => 1, ['chat']))['messages'].map(({ role }: Json) => role), ['user', 'user'], 'a message of reasoning alone')
+  const input = [{ role: 'user', content: 'a' }, { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: sealedBy('one') }, { type: 'message', role: 'assistant', id: 'x-msg_1', content: [] }]
+  t.same(bodyOf(readResponsesRequest({ model: 'svc-code', input }, new Set()).call(100, ids, () => 1, ['responses']))['input'], [{ role: 'user', content: 'a' }, { type: 'message', role: 'assistant', content: [] }], 'an id of another upstream')
+})
+
+t.test('streamed reasoning details reach a chat client as one entry, however many fragments they have', async (t) => {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  ids.origin = 'one'
+  const fragment = (text: string) => chunk([delta({ reasoning: text, reasoning_details: [{ type: 'reasoning.text', text, index: 0 }] })])
+  const thoughts = Array.from({ length: 50 }, (_, n) => fragment(`t${n % 2} `))
+  const called = delta({ tool_calls: [{ index: 0, id: 'a', type: 'function', function: { name: 'read', arguments: '{}' } }] })
+  const templates = new Map()
+  for (const rest of [[chunk([called]), chunk([delta({}, 'tool_calls')])], [chunk([delta({ content: 'x' })]), chunk([delta({}, 'stop')])], [chunk([delta({}, 'stop')])], []]) {
+    for (let n = 0; n < 3; n++) {
+      const { openRewriter } = readChatRequest({ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }] }, new Set()).call(100, ids, () => 1, ['chat'])
+      const events: Json[] = dataOf(rewrite(openRewriter(templates), [Buffer.from([...thoughts, ...rest, DONE].join(''))]))
+      const deltas: Json[] = events.flatMap(({ choices }) => choices ?? []).map((choice: Json) => choice['delta'])
+      t.equal(deltas.map(({ reasoning }) => reasoning ?? '').join(''), 't0 t1 '.repeat(25))
+      const entries = deltas.flatMap(({ reasoning_details: some }) => some ?? [])
+      t.equal(entries.length, 1)
+      t.match(openReasoning(entries[0].data, ids)?.details, [{ type: 'reasoning.text', text: 't0 t1 '.repeat(25), index: 0 }])
+    }
+  }
+})
+
+/** What an upstream with this origin gave. */
+function sealedBy(origin: string, prefix: Sealed = 'enc', text = secret(origin)): string {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  ids.origin = origin
+  return ids.seal(prefix, text)
+}

@@ -89,7 +89,7 @@ t.test('a chat completion is a complete response, whole or streamed', async (t) 
   t.match(usage, { input_tokens: 20, input_tokens_details: { cached_tokens: 8 }, output_tokens: 5, output_tokens_details: { reasoning_tokens: 2 }, total_tokens: 25 })
   t.match(last.output[1].content[0].logprobs, [{ token: '😀', bytes: [240, 159, 152, 128] }])
   const [, , call] = last.output
-  t.same(openCallId(call.call_id, ids), { id: `${VENDOR}:0`, extra: SIGNATURE, thought: true })
+  t.same(openCallId(call.call_id, ids), { id: `${VENDOR}:0`, extra: SIGNATURE })
   t.same(openReasoning(last.output[0].encrypted_content, ids), { text: { member: 'reasoning_content', text: 'Let me think.' } })
 })
 

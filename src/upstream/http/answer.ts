@@ -18,8 +18,8 @@ export type AnswerSource = {
 }
 
 /**
- * How the request may be sent again. `at once`: a connection broke that had been idle, and the upstream knows nothing of it. `never`: the upstream has all of
- * it, and may still be at work.
+ * How the request may be sent again. `at once`: a connection broke that had been idle, and the upstream knows nothing of it; or it refused the request, whose
+ * body is now another one. `never`: the upstream has all of it, and may still be at work.
  */
 export type Again = 'at once' | 'as an attempt' | 'never'
 

@@ -34,6 +34,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
   #call: UpstreamCall | null
   readonly #deadline = openDeadline(() => this.#expired())
   readonly #isStream: boolean
+  readonly #hasReasoning: boolean
   readonly #firstByteMs: number
   readonly #idleMs: number
   /** Null once the response has ended: then it is another request's. */
@@ -53,6 +54,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
     this.#outcome = outcome
     const { firstByteMs, idleMs } = upstream.settings.timeouts
     this.#isStream = call.stream
+    this.#hasReasoning = upstream.target.needsReasoning === true
     // A JSON answer arrives whole: its first byte takes as long as all of it.
     this.#firstByteMs = call.stream ? firstByteMs : Math.max(firstByteMs, idleMs)
     this.#idleMs = idleMs
@@ -90,7 +92,7 @@ export class Attempt implements ResponseHandler, AnswerSource {
     if (this.#isClosed || !call) return
     this.#call = null
     try {
-      this.#reader = readerFor(head, call, this.#upstream.templates)
+      this.#reader = readerFor(head, call, this.#upstream, this.#hasReasoning)
     } catch (error) {
       this.#fail(error as Error)
     }

@@ -1,11 +1,11 @@
 /** Chooses how an upstream's response is read, by status and content type: as the answer, or as an error. */
-import { clientErrorIn, clientErrorOf } from '../wires/client-error-mapping.ts'
+import { clientErrorIn, clientErrorOf, needsReasoning } from '../wires/client-error-mapping.ts'
 import { isMembers } from '../wires/allowlist.ts'
-import type { TemplateSets } from '../sse/event-templates.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { AttemptError } from './answer.ts'
 import { openJsonRewriter } from './json-rewriter.ts'
 import type { ResponseHead } from './response-head.ts'
+import type { Upstream } from './upstream.ts'
 
 /** Collects the body of an error, of which `end` makes the error. `push` is false once it has enough. */
 export type ErrorReader = { push(chunk: Buffer): boolean; end(): Error }
@@ -13,15 +13,27 @@ export type ErrorReader = { push(chunk: Buffer): boolean; end(): Error }
 /** More of an error says nothing. */
 const MAX_ERROR_BYTES = 64 * 1024
 
-/** The reader of a response to the call. Throws an `AttemptError` for one that cannot be read. */
-export function readerFor(head: ResponseHead, call: UpstreamCall, templates: TemplateSets): StreamRewriter | ErrorReader {
+/**
+ * The reader of a response to the call. Throws an `AttemptError` for one that cannot be read. The upstream remembers that it needs reasoning; `hasReasoning`: the
+ * request has it.
+ */
+export function readerFor(
+  head: ResponseHead,
+  call: UpstreamCall,
+  { templates, target }: Upstream,
+  hasReasoning: boolean,
+): StreamRewriter | ErrorReader {
   const { status } = head
   const encoding = head.contentEncoding.toLowerCase()
   if (encoding !== '' && encoding !== 'identity') throw new AttemptError(`content encoding ${encoding}`, status)
   if (status !== 200)
-    return errorReader(
-      (text) => clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head)),
-    )
+    return errorReader((text) => {
+      if (!hasReasoning && needsReasoning(status, text, call)) {
+        target.needsReasoning = true
+        return new AttemptError('a turn came back without its reasoning', status, text.slice(0, 1000), null, 'at once')
+      }
+      return clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head))
+    })
   if (!call.stream) return openJsonRewriter(call)
   const type = head.contentType.toLowerCase()
   if (type === '' || type.startsWith('text/event-stream')) return call.openRewriter(templates)

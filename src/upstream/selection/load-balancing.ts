@@ -19,7 +19,8 @@ const takes = (upstream: Upstream, { wire, needs }: UpstreamCall) =>
 
 /**
  * The upstreams for a call: lower priority numbers first, within a priority those of the client's wire before those that need a translation,
- * then the one that gave the reasoning of the conversation, which the others cannot read, then at random by weight. `random` returns numbers in [0, 1).
+ * then the one that gave the reasoning of the conversation, which the others cannot read, then at random by weight. One that cannot read a compacted
+ * conversation is none of them, unless no other can. `random` returns numbers in [0, 1).
  */
 export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>, random: () => number): Candidate[] {
   const candidates: Candidate[] = []
@@ -29,7 +30,8 @@ export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>,
     if (fitting) candidates.push({ upstream, call: fitting })
   }
   if (candidates.length < 2) return candidates
-  return candidates
+  const able = candidates.filter((candidate) => !candidate.call.isLostTo(candidate.upstream.target.origin))
+  return (able.length > 0 ? able : candidates)
     .map((candidate) => {
       const { priority, weight } = candidate.upstream.settings
       const reads = candidate.call.isReadBy(candidate.upstream.target.origin) ? 0 : 1

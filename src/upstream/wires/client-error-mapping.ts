@@ -66,6 +66,17 @@ export function clientErrorOf(status: number, body: string, call: Pick<UpstreamC
   return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(error)}`) })
 }
 
+/** Of servers of thinking models: Kimi, DeepSeek, and others that run theirs. */
+const NEEDS_REASONING = /(?=.*reasoning_content)(?=.*(?:missing|must|required|passed back))/is
+const REFUSES_REASONING = /unsupported|not supported|unrecognized|unknown|unexpected|extra|not permitted|not allowed|must not/i
+
+/** Whether a response refuses a turn of a chat because it came back without its `reasoning_content`. */
+export function needsReasoning(status: number, body: string, { wire }: Pick<UpstreamCall, 'wire'>): boolean {
+  if (wire !== 'chat' || (status !== 400 && status !== 422)) return false
+  const message = messageOf(errorIn(parsed(body)) ?? {}, body)
+  return NEEDS_REASONING.test(message) && !REFUSES_REASONING.test(message)
+}
+
 /** What tells the upstream's error and cannot quote the request: its code and type. For the log. */
 function namesIn({ code, type }: Members): string {
   const named = (value: unknown) => /^[\w.-]{1,64}$/.test(String(value ?? ''))
@@ -75,7 +86,7 @@ function namesIn({ code, type }: Members): string {
 function refusalOf(error: Members, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
   const mapped = clientErrorIn(error)
   if (mapped) return mapped
-  const message = (ownText(error, 'message') || body).slice(0, OWN_WORDS)
+  const message = messageOf(error, body)
   const param = paramOf(error['param'])
   const isOfOperator = [error['code'], error['type']].some((one) => OPERATOR_CODES.has(String(one))) || OPERATOR_FAULT.test(message)
   if (isOfOperator || param === null) return null
@@ -88,6 +99,8 @@ function refusalOf(error: Members, body: string, { isTranslation }: Pick<Upstrea
       : { message: 'The model does not accept this request.' },
   )
 }
+
+const messageOf = (error: Members, body: string) => (ownText(error, 'message') || body).slice(0, OWN_WORDS)
 
 /** Maps an error object, also of a stream or of a 200. Returns null unless its code or type is known to be about the request. */
 export function clientErrorIn(error: unknown): Failure | null {

@@ -3,45 +3,25 @@
  * reasoning. They travel encrypted (`encrypted-ids.ts`) in the id of a tool call, which every client replays, or in one opaque member.
  */
 import type { Ids } from './encrypted-ids.ts'
-import { isMembers, own, ownText, type Clean, type Members } from './allowlist.ts'
+import { isMembers, own, type Clean, type Members } from './allowlist.ts'
+import { BadAnswer } from './wire.ts'
 
 /** Not part of any id that an upstream is known to give. */
 const SEPARATOR = '\0'
 /** A larger `extra_content` is dropped: ids are repeated in requests, logs and user interfaces. */
 const MAX_EXTRA_LENGTH = 64 * 1024
 
-/** What a call's id says beside the upstream's: the call's `extra_content`, where vendors put the thought's signature, and whether `reasoning_content` came before it. */
-export type CallId = { id: string; extra: Members | null; thought: boolean }
-
-/** The id that the client gets for a tool call. */
-export function sealCallId(id: string, extra: unknown, ids: Ids, thought = false): string {
+/** The id that the client gets for a tool call. `extra`: the call's `extra_content`, where vendors put the thought's signature. */
+export function sealCallId(id: string, extra: unknown, ids: Ids): string {
   const json = isMembers(extra) ? JSON.stringify(extra) : ''
-  const kept = json.length > MAX_EXTRA_LENGTH ? '' : json
-  const text = [id, ...(kept === '' && !thought ? [] : [kept]), ...(thought ? ['thought'] : [])].join(SEPARATOR)
-  return kept === '' ? ids.encrypt('call_', text) : ids.seal('call', text)
+  return json === '' || json.length > MAX_EXTRA_LENGTH ? ids.encrypt('call_', id) : ids.seal('call', id + SEPARATOR + json)
 }
 
-/** What was sealed, or the id as it is. */
-export function openCallId(sealed: string, ids: Ids): CallId {
-  const [id = '', extra = '', thought] = ids.decrypt(sealed).split(SEPARATOR)
-  return { id, extra: parsed(extra), thought: thought !== undefined }
-}
-
-/** Marks, in place, calls of the chat wire that `reasoning_content` came before. */
-export function markThought(calls: readonly Members[], ids: Ids): void {
-  for (const call of calls) {
-    const { id, extra } = openCallId(ownText(call, 'id'), ids)
-    if (id !== '') call['id'] = sealCallId(id, extra, ids, true)
-  }
-}
-
-/**
- * Stands, in place, for the reasoning of a turn with calls that a client did not replay: servers of thinking models refuse the turn without it, and some
- * an empty one.
- */
-export function addPlaceholder(turn: Members): void {
-  if (!['reasoning_content', 'reasoning', 'reasoning_details'].some((name) => (own(turn, name) ?? '') !== ''))
-    turn['reasoning_content'] = ' '
+/** The upstream's id and, if it was sealed with one, the `extra_content` of the call. */
+export function openCallId(sealed: string, ids: Ids): { id: string; extra: Members | null } {
+  const plain = ids.decrypt(sealed)
+  const end = plain.indexOf(SEPARATOR)
+  return end < 0 ? { id: plain, extra: null } : { id: plain.slice(0, end), extra: parsed(plain.slice(end + 1)) }
 }
 
 /** What a turn's reasoning consists of, by the wire that it came from. */
@@ -95,6 +75,41 @@ export function detailsOf(reasoning: readonly SealedReasoning[], ids: Ids, joine
     if (sealed !== undefined) ids.opened.set(joined, sealed)
   }
   return joined
+}
+
+/** More fragments are not collected. */
+const MAX_DETAILS_LENGTH = 4 * 1024 * 1024
+
+/** The `reasoning_details` of a streamed choice, whose fragments are joined until something else follows: a client replays every entry that it got. */
+export type DetailFragments = {
+  /** Takes the fragments out of a delta. Throws `BadAnswer` for too many. */
+  take(index: number, delta: Members): void
+  isEmpty(): boolean
+  /** Those of the choice, which then has none; null without any. */
+  release(index: number): unknown[] | null
+}
+
+export function openDetailFragments(): DetailFragments {
+  const collected = new Map<number, unknown[]>()
+  let length = 0
+  return {
+    take(index, delta) {
+      const details = own(delta, 'reasoning_details')
+      delete delta['reasoning_details']
+      if (!Array.isArray(details) || details.length === 0) return
+      length += JSON.stringify(details).length
+      if (length > MAX_DETAILS_LENGTH) throw new BadAnswer('the reasoning details are too large')
+      const joined = collected.get(index) ?? []
+      joinDetails(details, joined)
+      collected.set(index, joined)
+    },
+    isEmpty: () => collected.size === 0,
+    release(index) {
+      const joined = collected.get(index) ?? null
+      collected.delete(index)
+      return joined
+    },
+  }
 }
 
 /** Joins the fragments of streamed `reasoning_details` to those already joined: neighbours of one type and index are one entry. */

@@ -1,7 +1,7 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
 import { openTurns } from '../../concurrency/event-loop-turns.ts'
 import { isWithin, stringifyIncrementally } from '../../json/incremental-stringify.ts'
-import { lists, sentMembers, withoutCacheMarks, withoutToolMarks } from '../policy/request-policy.ts'
+import { lists, sentMembers, withoutCacheMarks, withoutMembers, withoutToolMarks } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, ownText, type Members } from './allowlist.ts'
 import { withAllowedThinking } from './messages/allowed-thinking.ts'
@@ -34,6 +34,8 @@ export function obfuscationOf(options: unknown): Members {
 export type UpstreamBody = {
   /** Whether the upstream with this `origin` can read what the model gave last for itself alone, such as its reasoning. True without any. */
   isReadBy(origin: string): boolean
+  /** Whether there is a compaction that it cannot read: nothing else says what that stands for. */
+  isLostTo(origin: string): boolean
   /** The JSON. */
   body(target: Target): string
   /** The JSON of a large body in pieces, which is made over several turns of the event loop; null when `body` takes only a moment. */
@@ -48,6 +50,7 @@ const nextTurn = openTurns()
 /**
  * The body for each upstream: its model, the limit, and the members that its policy lets pass. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
  * What another upstream gave for itself alone is left out: this one would refuse the conversation. Answers are sealed for the upstream whose body was made last.
+ * Takes what was opened since the last one.
  */
 export function bodyWriter(
   wire: WireName,
@@ -59,6 +62,8 @@ export function bodyWriter(
 ): UpstreamBody {
   const name = wire === 'responses' ? 'input' : 'messages'
   const { [name]: conversation, ...others } = members
+  const opened = [...ids.opened]
+  ids.opened.clear()
   const head = ({ model, maxTokensField, policy }: Target): Members => {
     const field = fixedField ? limitField : (maxTokensField ?? limitField)
     return { model, [field]: limit, ...sentMembers(wire, others, policy) }
@@ -67,25 +72,37 @@ export function bodyWriter(
     const isUnmarked = wire === 'chat' && lists(target.policy.drop, wire, 'cache_control')
     const built = isUnmarked ? withoutToolMarks(head(target)) : head(target)
     ids.origin = target.origin
-    const unreadable = unreadableBy(target.origin, ids)
-    const readable = unreadable.size > 0 ? withoutParts(conversation, unreadable) : conversation
-    built[name] = isUnmarked ? withoutCacheMarks(readable as Members[]) : readable
-    return wire === 'messages' && unreadable.size > 0 ? withAllowedThinking(built) : built
+    const foreign = opened.filter(([part, sealed]) => !isCompaction(part) && !ids.isFrom(target.origin, sealed)).map(([part]) => part)
+    const readable = (foreign.length > 0 ? withoutParts(conversation, new Set<unknown>(foreign)) : conversation) as Members[]
+    built[name] = isUnmarked ? withoutCacheMarks(readable) : readable
+    if (wire === 'chat' && target.needsReasoning) built[name] = withReasoning(built[name] as Members[])
+    if (wire === 'responses' && foreign.length > 0) built[name] = withoutItemIds(readable)
+    return wire === 'messages' && foreign.length > 0 ? withAllowedThinking(built) : built
   }
   const isLarge = !isWithin(members, ONE_STRETCH)
   return {
-    isReadBy: (origin) => ids.isFrom(origin, [...ids.opened.values()].at(-1) ?? ''),
+    isReadBy: (origin) => ids.isFrom(origin, opened.at(-1)?.[1] ?? ''),
+    isLostTo: (origin) => opened.some(([part, sealed]) => isCompaction(part) && !ids.isFrom(origin, sealed)),
     body: (target) => JSON.stringify(body(target)),
     pieces: (target) => (isLarge ? inTurns(stringifyIncrementally(body(target))) : null),
   }
 }
 
-/** Without them nothing would be left of what they stand for. */
-const COMPACTIONS = ['compaction', 'context_compaction']
+const isCompaction = (part: object) => ['compaction', 'context_compaction'].includes(ownText(part as Members, 'type'))
 
-function unreadableBy(origin: string, { opened, isFrom }: Ids): Set<unknown> {
-  const isLost = ([part, sealed]: [object, string]) => !COMPACTIONS.includes(ownText(part as Members, 'type')) && !isFrom(origin, sealed)
-  return new Set([...opened].filter(isLost).map(([part]) => part))
+/** The ids of these items are optional, and servers refuse those of others. */
+const NAMELESS = ['message', 'function_call', 'function_call_output', 'custom_tool_call', 'custom_tool_call_output']
+
+function withoutItemIds(items: readonly Members[]): Members[] {
+  return items.map((item) => (NAMELESS.includes(ownText(item, 'type') || 'message') ? withoutMembers(item, ['id']) : item))
+}
+
+/** Each turn of the model with `reasoning_content`. A space stands for what is not known: some servers refuse an empty text. */
+function withReasoning(messages: readonly Members[]): Members[] {
+  return messages.map((message) => {
+    if (own(message, 'role') !== 'assistant' || ownText(message, 'reasoning_content') !== '') return message
+    return { ...message, reasoning_content: ownText(message, 'reasoning') || ' ' }
+  })
 }
 
 /** The parts of a conversation are at most so deep: `messages[].tool_calls[].extra_content`. */
@@ -105,9 +122,11 @@ function withoutParts(value: unknown, parts: ReadonlySet<unknown>, depth = DEPTH
   })
 }
 
+/** Whether a message says nothing. */
 function isEmpty(message: unknown): boolean {
-  const content = isMembers(message) ? own(message, 'content') : undefined
-  return Array.isArray(content) && content.length === 0
+  if (!isMembers(message) || !Object.hasOwn(message, 'role')) return false
+  const said = Object.entries(message).filter(([name]) => name !== 'role')
+  return said.every(([, value]) => value === null || value === '' || (Array.isArray(value) && value.length === 0))
 }
 
 async function inTurns(pieces: Iterable<Buffer>): Promise<Buffer[]> {

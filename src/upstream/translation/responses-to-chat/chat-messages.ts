@@ -1,7 +1,7 @@
 /** The input of a Responses request as messages of a chat request. */
 import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { addPlaceholder, detailsOf, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
+import { detailsOf, openCallId, openReasoning, type SealedReasoning } from '../../wires/sealed-members.ts'
 import { mediaParts, partsOf, textOfParts, textOnly, type Part } from './chat-parts.ts'
 import { customArguments, type ChatTools } from './chat-tools.ts'
 import { asUserMessage } from '../agent-messages.ts'
@@ -43,14 +43,14 @@ function addItem(conversation: Conversation, item: Members, path: string, tools:
   if (type === 'message') return addMessage(conversation, item, path)
   if (type === 'reasoning') return conversation.reasoning(openReasoning(own(item, 'encrypted_content'), ids))
   if (typeof callId !== 'string') return
-  const { id, extra, thought } = openCallId(callId, ids)
+  const { id, extra } = openCallId(callId, ids)
   if (OUTPUTS.includes(type)) return conversation.output(callId, id, partsOf(item, `${path}.output`, 'output'))
   if (type !== 'function_call' && type !== 'custom_tool_call') return
   const name = tools.chatName(ownText(item, 'name'), ownText(item, 'namespace') || null)
   const given = ownText(item, type === 'function_call' ? 'arguments' : 'input')
   const called = { name, arguments: type === 'function_call' ? given : customArguments(given) }
   if (extra) ids.opened.set(extra, callId)
-  conversation.call(callId, { id, type: 'function', function: called, ...(extra ? { extra_content: extra } : {}) }, thought)
+  conversation.call(callId, { id, type: 'function', function: called, ...(extra ? { extra_content: extra } : {}) })
 }
 
 function addMessage(conversation: Conversation, item: Members, path: string): void {
@@ -100,12 +100,10 @@ function openConversation(answered: Set<unknown>, ids: Ids) {
     reasoning(opened: SealedReasoning | null): void {
       if (opened) reasoning.push(opened)
     },
-    /** `thought`: whether reasoning came before it. */
-    call(clientId: string, call: Members, thought: boolean): void {
+    call(clientId: string, call: Members): void {
       const current = turn()
       const calls = (current['tool_calls'] ??= []) as Members[]
       calls.push(call)
-      if (thought) addPlaceholder(current)
       if (answered.has(clientId)) waiting.add(clientId)
     },
     /** Results are text on the chat wire: their images and files follow as a user message. */

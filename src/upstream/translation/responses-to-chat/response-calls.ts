@@ -32,8 +32,8 @@ export function openCalls(output: ResponseItems, ids: Ids) {
   }
 
   return {
-    /** Adds a call or a fragment of one, and returns the model's text in it. `thought`: whether `reasoning_content` came before it. */
-    add(delta: Members, thought: boolean): string[] {
+    /** Adds a call or a fragment of one, and returns the model's text in it. */
+    add(delta: Members): string[] {
       const called = isMembers(delta['function']) ? delta['function'] : {}
       const id = ownText(delta, 'id')
       const name = ownText(called, 'name')
@@ -45,7 +45,7 @@ export function openCalls(output: ResponseItems, ids: Ids) {
       const named = !call.opened && name !== ''
       if (named) {
         call.name = name
-        call.opened = output.call(name, call.id === '' ? ids.fresh('call_') : sealCallId(call.id, call.extra, ids, thought), ids.fresh)
+        call.opened = output.call(name, call.id === '' ? ids.fresh('call_') : sealCallId(call.id, call.extra, ids), ids.fresh)
       }
       call.opened?.delta(named ? call.early : text)
       return named ? [call.name, text] : [text]

@@ -1,7 +1,6 @@
 /** The output of a response built from the deltas of a chat completion. A whole message is one delta. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { hasThought } from '../../wires/chat/chat-allowed-members.ts'
 import { sealReasoning } from '../../wires/sealed-members.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
 import type { ChatTools } from './chat-tools.ts'
@@ -25,7 +24,6 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
   const calls = openCalls(output, ids)
   let message: ResponseItem | null = null
   let reasoning: Reasoning | null = null
-  let isThought = false
 
   function metered(text: string): string {
     meter.addText(text)
@@ -61,7 +59,6 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
     add(delta, logprobs) {
       const [member, thought] = reasoningIn(delta)
       const details = delta['reasoning_details']
-      isThought ||= hasThought(delta)
       if (thought !== '') Object.assign(currentReasoning(), { member }).item.text('reasoning_text', metered(thought))
       if (Array.isArray(details) && details.length > 0) for (const one of details) currentReasoning().details.push(one)
       const text = textOf(delta['content'])
@@ -70,7 +67,7 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
       for (const annotation of flatAnnotations(delta['annotations'], ids)) currentMessage().annotation(annotation)
       for (const call of callsIn(delta)) {
         endText('completed')
-        for (const piece of calls.add(call, isThought)) metered(piece)
+        for (const piece of calls.add(call)) metered(piece)
       }
     },
     end(status) {

@@ -3,7 +3,7 @@ import type { Ids } from '../encrypted-ids.ts'
 import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from '../allowlist.ts'
 import { chatUsage } from '../../usage/reported-usage.ts'
 import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
-import { markThought, reasoningDetails, sealCallId } from '../sealed-members.ts'
+import { reasoningDetails, sealCallId } from '../sealed-members.ts'
 import { MODEL } from '../model-name.ts'
 
 const token = { token: or(text, ''), logprob: or(number, 0), bytes: or(list(number), null) }
@@ -92,19 +92,11 @@ const choice = { index: or(number, 0), logprobs, finish_reason: finishReasonOf }
 const wholeChoice = object({ ...choice, message })
 const choices = list((value, ids) => {
   const cleaned = wholeChoice(value, ids)
-  if (!isMembers(cleaned)) return undefined
-  const { message: given } = cleaned
-  const calls = isMembers(given) ? (given['tool_calls'] as Members[] | undefined) : undefined
-  if (calls && hasThought(given)) markThought(calls, ids)
-  cleaned['finish_reason'] ??= calls ? 'tool_calls' : 'stop'
+  if (isMembers(cleaned))
+    cleaned['finish_reason'] ??= isMembers(cleaned['message']) && cleaned['message']['tool_calls'] ? 'tool_calls' : 'stop'
   return cleaned
 })
 const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_reason: finishReasonOf }))
-
-/** Whether a message or delta has `reasoning_content`. */
-export function hasThought(spoken: unknown): boolean {
-  return isMembers(spoken) && typeof spoken['reasoning_content'] === 'string' && spoken['reasoning_content'] !== ''
-}
 
 /** The members that are equal in all chunks of a stream. */
 export type CompletionHead = { id: string; created: number }

@@ -22,7 +22,7 @@ import { openMeter } from '../../usage/output-meter.ts'
 import { isMembers, own, type Members } from '../allowlist.ts'
 import { callOver } from '../../translation/translated-calls.ts'
 import { chatToMessages, chatToResponses } from '../../translation/chat-to-responses/chat-to-responses.ts'
-import { addPlaceholder, detailsOf, openCallId, replayedReasoning } from '../sealed-members.ts'
+import { detailsOf, openCallId, replayedReasoning } from '../sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128
@@ -130,9 +130,8 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids): UpstreamCall {
     // OpenAI's servers take either role, and the templates of many open models refuse the newer one.
     if (own(message, 'role') === 'developer') message['role'] = 'system'
     restoreIds(message, ['tool_call_id'], ids)
-    const thoughts = ((own(message, 'tool_calls') ?? []) as Members[]).map((call) => restoreCall(call, ids))
+    for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreCall(call, ids)
     restoreReasoning(message, ids)
-    if (thoughts.includes(true)) addPlaceholder(message)
     restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
   const rest = withoutMembers(request.body, SET_HERE)
@@ -153,16 +152,15 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids): UpstreamCall {
   }
 }
 
-/** Restores the id of a tool call, and the `extra_content` that was sealed into it. Whether reasoning came before it. */
-function restoreCall(call: Members, ids: Ids): boolean {
+/** Restores the id of a tool call, and the `extra_content` that was sealed into it. */
+function restoreCall(call: Members, ids: Ids): void {
   const sealed = own(call, 'id')
-  if (typeof sealed !== 'string') return false
-  const { id, extra, thought } = openCallId(sealed, ids)
+  if (typeof sealed !== 'string') return
+  const { id, extra } = openCallId(sealed, ids)
   call['id'] = id
-  if (!extra) return thought
+  if (!extra) return
   call['extra_content'] = extra
   ids.opened.set(extra, sealed)
-  return thought
 }
 
 /** Restores `reasoning_details` that we sealed. */

@@ -3,15 +3,7 @@
  * without `[DONE]`, because SDKs take that for success.
  */
 import type { Failure } from '../../../domain/errors.ts'
-import {
-  chunkOf,
-  cleanChunk,
-  completionHead,
-  hasFailedChoice,
-  hasThought,
-  meterChoices,
-  type CompletionHead,
-} from './chat-allowed-members.ts'
+import { chunkOf, cleanChunk, completionHead, hasFailedChoice, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
@@ -22,7 +14,7 @@ import { openEventTemplates, type TemplateSets } from '../../sse/event-templates
 import { bytesOf, textOf } from '../../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import type { Usage } from '../../../domain/token-windows.ts'
-import { markThought } from '../sealed-members.ts'
+import { openDetailFragments, sealedDetail } from '../sealed-members.ts'
 import { openToolCallFragments } from './tool-call-fragments.ts'
 import { BadAnswer, type StreamRewriter } from '../wire.ts'
 
@@ -93,10 +85,12 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
   const meter = openMeter()
   const choices = trackChoices()
   const fragments = openToolCallFragments(ids)
+  const details = openDetailFragments()
   let head: CompletionHead | null = null
   let usage: unknown = null
   const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', {
     accept(facts) {
+      if (!details.isEmpty()) return false
       if (!facts.choices.every(({ index, calls }) => choices.has(index) && calls.every((call) => fragments.isUnchanged(index, call))))
         return false
       choices.add(facts.choices)
@@ -127,6 +121,7 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
     const known = (head ??= completionHead(ids, createdAt))
     const reported = usageIn(event)
     usage = reported ?? usage
+    collectDetails(event)
     const chunk = cleanChunk(event, ids, known, includeUsage)
     if (!chunk) return
     const cleaned = chunk['choices'] as Members[]
@@ -140,6 +135,19 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
     if (isLearned) learn(data, event, states)
   }
 
+  /** What a client would replay as an entry for each fragment goes out as one, with what follows the reasoning. */
+  function collectDetails({ choices: given }: Members): void {
+    for (const choice of Array.isArray(given) ? (given as unknown[]) : []) {
+      if (!isMembers(choice)) continue
+      const index = Number(choice['index'] ?? 0)
+      const added = isMembers(choice['delta']) ? choice['delta'] : {}
+      details.take(index, added)
+      const isOver = ownText(added, 'content') !== '' || callsIn(added).length > 0 || (choice['finish_reason'] ?? null) !== null
+      const joined = isOver ? details.release(index) : null
+      if (joined) choice['delta'] = { ...added, reasoning_details: joined }
+    }
+  }
+
   /** Each choice has its role once, in its first delta, because SDKs append texts; its calls are as OpenAI sends them. */
   function normalize(event: Members, cleaned: Members[]): void {
     const given = (event['choices'] as unknown[]).filter(isMembers)
@@ -148,7 +156,6 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
       const added = withoutRole(choice['delta'] as Members)
       choice['delta'] = choices.has(index) ? added : { role: 'assistant', ...added }
       fragments.normalize(index, callsIn(given[n]?.['delta']), callsIn(added))
-      if (choices.thought(index) || hasThought(added)) markThought(callsIn(added), ids)
     }
   }
 
@@ -168,7 +175,11 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
 
   function finish(output: RewriterOutput): void {
     if (!head || !choices.any()) throw new BadAnswer('the stream was empty')
-    for (const choice of choices.finals()) output.write(chatEvent(chunkOf(head, [choice], includeUsage)))
+    for (const choice of choices.finals()) {
+      const joined = details.release(choice['index'] as number)
+      if (joined) choice['delta'] = { reasoning_details: [sealedDetail({ details: joined }, ids)] }
+      output.write(chatEvent(chunkOf(head, [choice], includeUsage)))
+    }
     output.write(chatEnd(head, includeUsage, usage))
     output.done()
   }
@@ -210,35 +221,32 @@ function callsIn(added: unknown): Members[] {
   return isMembers(added) && Array.isArray(added['tool_calls']) ? (added['tool_calls'] as Members[]) : []
 }
 
-/** `calls`: the upstream's indexes of the tool calls in the delta. `thought`: whether it may have `reasoning_content`, which varies within a template. */
-type ChoiceState = { index: number; finished: boolean; calls: unknown[]; thought: boolean }
+/** `calls`: the upstream's indexes of the tool calls in the delta. */
+type ChoiceState = { index: number; finished: boolean; calls: unknown[] }
 
 function stateOf(choice: Members): ChoiceState {
   return {
     index: choice['index'] as number,
     finished: choice['finish_reason'] !== null,
     calls: callsIn(choice['delta']).map((call) => call['index']),
-    thought: typeof (choice['delta'] as Members)['reasoning_content'] === 'string',
   }
 }
 
 /** Tracks which choices have ended, because each must have a finish reason. */
 function trackChoices() {
-  const choices = new Map<number, { finished: boolean; called: boolean; thought: boolean }>()
+  const choices = new Map<number, { finished: boolean; called: boolean }>()
   let finishedCount = 0
   return {
     areFinished: () => finishedCount > 0 && finishedCount === choices.size,
     any: () => choices.size > 0,
     has: (index: number) => choices.has(index),
-    thought: (index: number) => choices.get(index)?.thought === true,
     add(states: readonly ChoiceState[]): void {
-      for (const { index, finished, calls, thought } of states) {
-        const known = choices.get(index) ?? { finished: false, called: false, thought: false }
+      for (const { index, finished, calls } of states) {
+        const known = choices.get(index) ?? { finished: false, called: false }
         choices.set(index, known)
         if (finished && !known.finished) finishedCount++
         known.finished ||= finished
         known.called ||= calls.length > 0
-        known.thought ||= thought
       }
     },
     /** A final choice for each that the upstream left without a finish reason. */
