@@ -3,7 +3,10 @@ import { Type } from 'typebox'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 import { LIMITS } from '../../src/domain/limits.ts'
 
-/** How failures are told. `problem`: they are also RFC 9457 problems. `brand`: in the names of headers. `limitHeaders`: further ones of 429. */
+/**
+ * How failures are told. `problem`: they are also RFC 9457 problems. `brand`: in the names of headers. `limitHeaders`: further ones
+ * of 429.
+ */
 type Form = { problem: boolean; brand: string; limitHeaders: Record<string, object> }
 
 /** The responses of these codes. */
