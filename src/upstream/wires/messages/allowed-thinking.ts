@@ -22,8 +22,10 @@ export function withAllowedThinking(members: Members): Members {
 
 /** The members of a request that asks for no thinking, and for no edit that depends on it. */
 export function withoutThinking({ context_management: management, ...members }: Members): Members {
-  const edits = isMembers(management) ? own(management, 'edits') : undefined
-  const left = Array.isArray(edits) ? (edits as unknown[]).filter((edit) => !isMembers(edit) || own(edit, 'type') !== CLEAR_THINKING) : []
-  if (!isMembers(management) || (Array.isArray(edits) && left.length === 0)) return { ...members, thinking: DISABLED }
-  return { ...members, thinking: DISABLED, context_management: Array.isArray(edits) ? { ...management, edits: left } : management }
+  const sent = { ...members, thinking: DISABLED }
+  if (!isMembers(management)) return sent
+  const edits = own(management, 'edits')
+  if (!Array.isArray(edits)) return { ...sent, context_management: management }
+  const left = (edits as unknown[]).filter((edit) => !isMembers(edit) || own(edit, 'type') !== CLEAR_THINKING)
+  return left.length === 0 ? sent : { ...sent, context_management: { ...management, edits: left } }
 }
