@@ -51,7 +51,8 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const early = all.filter(({ start }) => start > now)
   const running = runningPeriod(account, record.verdict === null ? terms : null, anchor, now, begun.at(-1))
   const merged = [...(begun.includes(running) ? [running] : []), ...early]
-  const period = { ...running, allowance: account.period.allowance, ...usageOf(merged, now) }
+  // It takes the last number: one between may be that of a period which was archived while it seemed to have ended, and numbers identify periods.
+  const period = { ...running, n: Math.max(running.n, account.period.n), allowance: account.period.allowance, ...usageOf(merged, now) }
   const periodOf = (n: number) => (merged.some((one) => one.n === n) ? period.n : n)
   const holds = [...entriesOf(account.holds)].map(([id, hold]): [string, Hold] => {
     const run = hold.run && { ...hold.run, at: shift(hold.run.at), servedBefore: shift(hold.run.servedBefore) }

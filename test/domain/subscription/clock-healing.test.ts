@@ -73,7 +73,7 @@ t.test('a period that began ahead grants nothing: what it burned and holds belon
     t.equal(balanceOf(s.record().media!).available, 700, 'a second allowance')
     s.heal(T0 + DAY)
     const media = s.record().media!
-    t.match(media.period, { n: period.n, start: period.start, end: period.end, allowance: 1000, burned: 500 })
+    t.match(media.period, { start: period.start, end: period.end, allowance: 1000, burned: 500 })
     t.same(media.past, [])
     t.same(balanceOf(media), { granted: 1000, available: 400, held: 100, burned: 500 })
     t.same(Object.keys(media.period.usage), ['2026-01-05', '2026-01-06'], 'no day is ahead')
@@ -93,6 +93,25 @@ t.test('a period ahead whose former one was archived is taken back to the period
   s.heal(T0 + DAY)
   t.match(s.record().media?.period, { n: 1, start: T0, end: T0 + 30 * DAY, burned: 200 })
   t.same([...recordViolations(s.record())], [])
+})
+
+t.test('the number of a period that was archived ahead is used by no later one', async (t) => {
+  const s = subject(mediaPlan({ allowance: 1000 }))
+  s.hold('open', 1, T0)
+  s.spend('b', 20, T0 + 40 * DAY)
+  s.spend('c', 30, T0 + 70 * DAY)
+  t.match(s.run({ op: 'archived', n: 1 }, T0 + 70 * DAY), { outcome: 'archived' })
+  s.heal(T0 + DAY)
+  t.same([...recordViolations(s.record())], [])
+  s.run({ op: 'close', task: 'open', actual: 1 }, T0 + DAY)
+  s.spend('d', 500, T0 + 31 * DAY)
+  s.spend('e', 6, T0 + 61 * DAY)
+  const { past, period } = s.record().media!
+  t.same([...past, period].map(({ n, start, burned }) => [n, (start - T0) / DAY, burned]), [
+    [2, 0, 31],
+    [3, 30, 500],
+    [4, 60, 6],
+  ])
 })
 
 t.test('an account that began ahead begins now', async (t) => {
