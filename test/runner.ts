@@ -23,12 +23,28 @@ const JOBS_WITH_SERVERS = 2
 const NICE = 10
 const TOGETHER = join(ROOT, 'test/together.ts')
 /** How many files share a process, for those whose time is that of the code itself. */
-const MOST_TOGETHER = 16
-/** Those that take so long that they are run beside the rest, that replace the clock, or that look at what their process has loaded. */
-const ALONE =
-  /^test\/(?:dashboard|image|pods|simulation|tracing)\/|\/(?:connections|docs|local-(?:image|merge|trim)|media-event-stream|sqlite|v8|worker-sweeps)\.test\.ts$/
+const MOST_TOGETHER = 24
+/**
+ * Those that take so long that they are run beside the rest, that replace the clock, or that look at what their process has loaded. They come last and the longest of
+ * them first, so that all jobs end at about the same time.
+ */
+const ALONE = [
+  'backends/engines/local-trim',
+  'image/image',
+  'backends/engines/local-merge',
+  'backends/store/sqlite',
+  'tracing/traces',
+  'simulation/simulation',
+  'backends/engines/local-image',
+  'plugins/docs',
+  'plugins/media-event-stream',
+  'bootstrap/v8',
+  'docs',
+  'plugins/worker-sweeps',
+  'upstream/connections',
+].map(fileOf)
 /** Those that are slow with real servers, and mostly skipped without. */
-const WITH_SERVERS = /^test\/(?:chart|drills|flows|monitoring|servers)\//
+const WITH_SERVERS = /^test\/(?:chart|dashboard|drills|flows|monitoring|pods|servers|simulation)\//
 /** Their files share processes, and need servers. */
 const BACKENDS = /^test\/backends\//
 /** Those that take longest, which begin first: at the end, one would leave the others without work. */
@@ -44,7 +60,7 @@ const FIRST = [
   'monitoring/runbooks',
   'flows/clients',
   'flows/media',
-].map((name) => `test/${name}.test.ts`)
+].map(fileOf)
 /** How many of the files that took longest are named. */
 const SLOWEST = 10
 /** After which a process whose files hang or take too long is stopped, and those without an end are counted as failed. */
@@ -52,6 +68,10 @@ const TIMEOUT_S = 1200
 
 /** Diagnostics of tap that are redundant or printed verbatim. */
 const OBVIOUS = new Set(['diff', 'stack', 'at', 'source', 'stdio', 'cwd', 'externalID', 'command', 'args', 'jobId'])
+
+function fileOf(name: string): string {
+  return `test/${name}.test.ts`
+}
 
 function indented(text: string, spaces: number): string {
   return text.trimEnd().replace(/^/gm, ' '.repeat(spaces))
@@ -123,15 +143,16 @@ function filesOf(named: string[]): string[] {
 /** The files by process, in the order of their begin. */
 function batchesOf(files: string[], hasServers: boolean): string[][] {
   const batches: string[][] = []
-  const isAlone = (file: string) => ALONE.test(file) || (hasServers && WITH_SERVERS.test(file))
+  const isAlone = (file: string) => ALONE.includes(file) || (hasServers && WITH_SERVERS.test(file))
   let shared: string[] = []
   for (const file of files) {
     if (isAlone(file)) batches.push([file])
     else if (shared.push(file) === 1) batches.push(shared)
     if (shared.length === MOST_TOGETHER) shared = []
   }
-  const rankOf = (file: string) => (FIRST.includes(file) ? FIRST.indexOf(file) : FIRST.length)
-  const rank = (batch: string[]) => (hasServers && isLight(batch) ? FIRST.length + 1 : Math.min(...batch.map(rankOf)))
+  const order = [...FIRST, '', ...ALONE]
+  const rankOf = (file: string) => order.indexOf(order.includes(file) ? file : '')
+  const rank = (batch: string[]) => (hasServers && isLight(batch) ? order.length : Math.min(...batch.map(rankOf)))
   return batches.sort((a, b) => rank(a) - rank(b))
 }
 

@@ -22,7 +22,7 @@ const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS
 const CREATORS = 4
 const CREATE_PAUSE_MS = 100
 /** Without it, clients and processes on the same cores only make each other wait. */
-const CODE_PAUSE_MS = 20
+const CODE_PAUSE_MS = 100
 const CODERS = 4
 /** Confirmed orders and chats between two faults, so that a slow machine is under load too. */
 const CALLS_BETWEEN = 10

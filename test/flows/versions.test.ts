@@ -30,7 +30,7 @@ const ENV = { USAGE_DAYS: '30', EGRESS_ALLOW: '127.0.0.1/32', WORKER_SLOTS: '2',
 const CODERS = 4
 const ORDER_PAUSE_MS = 250
 /** Without it, clients and processes on the same cores only make each other wait. */
-const CODE_PAUSE_MS = 25
+const CODE_PAUSE_MS = 100
 /** Orders just before a kill: some of them are begun, and some wait. */
 const BURST = 6
 

@@ -28,6 +28,8 @@ const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
 const image = (program: Program, key: string, webhook?: string) => post(program, key, '/api/v1/generations', { ...IMAGE, ...(webhook ? { webhook_url: webhook } : {}) }).then(answer)
 
 t.setTimeout(600_000)
+// Each has a system of its own, and waits for Prometheus most of the time.
+t.jobs = 3
 
 t.test('an upstream that is down: the alert fires, its queries name the upstream, and the log has the cause', async (t) => {
   if (missing(t, ['prometheus'])) return

@@ -10,7 +10,7 @@ export type Keys = { coding: string; media: string }
 export type Load = { done: number; failed: string[]; ordered: number }
 
 /** Between two calls of a client: without it, clients and processes on the same cores only make each other wait. */
-const CALL_PAUSE_MS = 25
+const CALL_PAUSE_MS = 100
 const PICTURE = { kind: 'image', prompt: 'a lighthouse', size: '128x128' }
 
 /** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried up to `tries` times, twice a second, as the API documents: then only final failures count. */

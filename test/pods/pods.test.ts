@@ -173,7 +173,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await until(async () => {
       const seen = await states()
       const isOpen = seen.filter((state) => state !== 'completed').length
-      for (let n = isOpen; n < 12; n++) ids.push(String(at((await answer(await post(gateway, keys.media, '/api/v1/generations', FILM))).body, 'id')))
+      for (let n = isOpen; n < 6; n++) ids.push(String(at((await answer(await post(gateway, keys.media, '/api/v1/generations', FILM))).body, 'id')))
       return seen.filter((state) => state === 'processing').length > 2
     })
     await killPod(victim.uid)

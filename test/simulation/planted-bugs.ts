@@ -25,7 +25,8 @@ export function planted(bug: Bug): string {
  * Runs each bug with the seeds in which it must be found, in threads that each load the packages, and calls `detected` after each. `server` as in `SeedOptions`.
  */
 export async function detectBugs(bugs: readonly Bug[], server: string | null, detected: (detection: Detection) => void, threads = 2): Promise<void> {
-  const remaining = [...bugs]
+  // Those that take longest first: as the last one, such a bug would leave the other threads without work.
+  const remaining = bugs.toSorted((a, b) => b.within - a.within)
   async function lane(): Promise<void> {
     const open = () => new Worker(join(import.meta.dirname, 'planted-bug-thread.ts'), { workerData: server, execArgv: ['--no-warnings'] })
     let thread = open()

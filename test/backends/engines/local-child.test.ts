@@ -1,6 +1,5 @@
-/** Child processes of runs: results, resource limits, no orphans. Scratch folders: created, removed, swept. */
+/** Child processes of runs: results, resource limits, no orphans (of a process that is killed: test/flows/operation-kills.test.ts). Scratch folders: created, removed, swept. */
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
@@ -118,30 +117,15 @@ t.test('background processes of a child are killed with it and do not delay its 
   await gone(Number(ended.lines[0]))
 })
 
-/** A separate process that runs a child, prints the child's id, and then executes `then`. */
-async function parent(t: Test, then: string): Promise<{ pid: number; child: number; kill(): void }> {
+t.test('exit of the process amid a run leaves no child', async (t) => {
   const cwd = await folder(t)
   const file = join(cwd, 'parent.ts')
   await writeFile(file, `import { runChild } from '${join(import.meta.dirname, '../../../src/backends/engines/process/child.ts')}'
     runChild({ command: '/bin/sh', args: ['-c', 'echo $$; exec sleep 600'], cwd: '${cwd}', limits: ${JSON.stringify(limits)}, signal: new AbortController().signal,
-      onLine: (line) => { console.log(line); ${then} } })`)
-  const process_ = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })
-  t.teardown(() => process_.kill('SIGKILL'))
-  const [line] = await once(createInterface(process_.stdout), 'line')
-  return { pid: process_.pid ?? 0, child: Number(line), kill: () => process_.kill('SIGKILL') }
-}
-
-t.test('exit of the process amid a run leaves no child', async (t) => {
-  const { child } = await parent(t, 'process.exit()')
-  await gone(child)
-})
-
-t.test('SIGKILL of the process amid a run leaves no child', { skip: process.platform !== 'linux' && 'needs the parent death signal of Linux' }, async (t) => {
-  const { pid, child, kill } = await parent(t, '')
-  t.ok(await runs(child))
-  kill()
-  await gone(pid)
-  await gone(child)
+      onLine: (line) => { console.log(line); process.exit() } })`)
+  const parent = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [pid] = await Array.fromAsync(createInterface(parent.stdout))
+  await gone(Number(pid))
 })
 
 t.test('out of file descriptors a run fails alone; once there are some, runs are tied to this process as ever', { skip: process.platform !== 'linux' && 'the death signal is of Linux' }, async (t) => {

@@ -1,16 +1,10 @@
-/** Processes of FFmpeg end with their run and with the process that started them. FFmpeg's absence is reported. */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
+/** Processes of FFmpeg end with their run; with the process that started them: test/flows/operation-kills.test.ts. FFmpeg's absence is reported. */
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { available } from '../../../src/backends/engines/local/ffmpeg/available.ts'
-import { scratchFolder, sweepScratch } from '../../../src/backends/engines/process/scratch.ts'
 import { madeOf, LIMITS, programs, studio, withoutFfmpeg } from './ffmpeg-media.ts'
 
-const LOCAL = join(import.meta.dirname, '../../../src/backends/engines/local')
 /** A video that takes seconds to encode. */
 const LONG = ['-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=40', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p']
 
@@ -42,31 +36,6 @@ t.test('an aborted trim or merge rejects with the reason, and leaves no process'
     t.same(await processesIn(folder), [])
     await t.rejects(run({ signal: AbortSignal.abort(reason) }), reason)
   }
-})
-
-t.test('SIGKILL of the process amid a run leaves no ffmpeg, and its scratch folder is swept', { skip }, async (t) => {
-  const { folder, make } = await studio(t)
-  const film = make('film.mp4', ...LONG)
-  const base = join(folder, 'scratch')
-  const script = join(folder, 'worker.ts')
-  await writeFile(script, `
-    import { trim } from '${LOCAL}/ffmpeg/trim.ts'
-    import { scratchFolder } from '${LOCAL}/../process/scratch.ts'
-    const { path } = await scratchFolder('${base}')
-    const job = { programs: ${JSON.stringify(programs)}, scratch: path, signal: new AbortController().signal, limits: ${JSON.stringify(LIMITS)}, inputs: ['${film}'] }
-    await trim({ ...job, request: { kind: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
-  const worker = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
-  t.teardown(() => worker.kill('SIGKILL'))
-  await once(createInterface(worker.stdout), 'line')
-  t.ok((await processesIn(base)).length > 0)
-  worker.kill('SIGKILL')
-  await once(worker, 'exit')
-  while ((await processesIn(folder)).length > 0) await pause(10)
-
-  const mine = await scratchFolder(base)
-  t.equal((await readdir(base)).length, 2)
-  await sweepScratch(base)
-  t.same((await readdir(base)).map((name) => join(base, name)), [mine.path])
 })
 
 t.test('a run that exhausts its memory is internal and retryable', { skip }, async (t) => {

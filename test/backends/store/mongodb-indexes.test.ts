@@ -1,4 +1,4 @@
-/** Every query of the adapter uses a declared index, and `docs/store.md` lists the indexes. */
+/** The contract of the store, in which every query of the adapter uses a declared index; and `docs/store.md` lists the indexes. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
@@ -87,7 +87,7 @@ function membersOf(filter: Document): Map<string, 'exact' | 'range'> {
 /** Small collections that are read as a whole: one document per process, one per manifest. */
 const WHOLE = ['beats', 'declarations']
 
-t.test('every query of the adapter is served by an index, including its sort', async (t) => {
+t.test('MongoDB keeps the store contract, and every query of the adapter is served by an index, including its sort', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { commands, db } = await watched(t, server)
@@ -101,7 +101,8 @@ t.test('every query of the adapter is served by an index, including its sort', a
   const used = (index: Index, collection: string) => index.unique || shapes.some((shape) => shape.collection === collection && serves(index, shape))
   t.same(Object.entries(INDEXES).flatMap(([collection, all]) => all.filter((index) => !used(index, collection)).map(({ name }) => `${collection} ${name}`)), [], 'no index is unused')
 
-  const { gitVersion, ferretdb } = await db.db('admin').command({ buildInfo: 1 })
+  const { version, gitVersion, ferretdb } = await db.db('admin').command({ buildInfo: 1 })
+  t.comment(`server version ${version} ${gitVersion}`)
   if (ferretdb || !/^[0-9a-f]{40}$/.test(gitVersion)) t.comment('explain skipped: its stages are those of mongod, and this server is another implementation')
   else await explained(t, db, [...commands.values()])
 })

@@ -5,18 +5,10 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb/migrations.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
-import { runContract } from '../../contracts/run-contract.ts'
-import { storePromises } from '../../contracts/store.ts'
 import { allDue, delivery, ID, mediaPlan, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
 import { emptyDatabase, onMongodb } from './empty-store.ts'
-
-t.test('MongoDB keeps the store contract', onMongodb(async (t, { db, place }) => {
-  const { version, gitVersion } = await db.admin().command({ buildInfo: 1 })
-  t.comment(`server version ${version} ${gitVersion}`)
-  await runContract(t, storePromises, place)
-}))
 
 t.test('several programs open a store at once, and one opens an existing store', onMongodb(async (t, { url, db }) => {
   const stores = await Promise.all(Array.from({ length: 4 }, () => openStore(url)))
