@@ -39,7 +39,7 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
     }
     const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool, target: {} } as unknown as Upstream
     const sink = { bytes() {}, ended: (failure: unknown) => void told.push(failure === null ? 'ended' : 'failed') }
-    new Attempt(upstream, call, sink, { answered: () => void told.push('answered'), failed: (error) => t.fail(error.message) }).send('pool', '{}')
+    new Attempt(upstream, call, false, sink, { answered: () => void told.push('answered'), failed: (error) => t.fail(error.message) }).send('pool', '{}')
     now += 60_000
     mock.timers.tick(60_000)
     t.same(told, ['answered', 'ended'])
@@ -64,7 +64,7 @@ function attemptWith(text: string, answered: (attempt: Attempt) => void): { atte
   }
   const upstream = { settings: { timeouts: { firstByteMs: 5_000, idleMs: 5_000 } }, head: () => '', pool, target: {} } as unknown as Upstream
   const outcome = { answered: () => answered(attempt), failed: note('failed') }
-  const attempt = new Attempt(upstream, call, { bytes() {}, ended: note('ended') }, outcome)
+  const attempt = new Attempt(upstream, call, false, { bytes() {}, ended: note('ended') }, outcome)
   attempt.send('pool', '{}')
   attempt.responseData(Buffer.from(text))
   return { attempt, calls, outcome: new WeakRef(outcome) }

@@ -148,8 +148,10 @@ t.test('a server that needs the reasoning of turns with calls gets it, also afte
       const body = CLIENTS[client].body()
       await turnOf(gateway, client, body)
       fakes[0].respondWith((answer) => respond(answer, 500, {}))
-      // As it may come several times at once.
-      const answers = await Promise.all([1, 2, 3].map(() => fetch(gateway.url + CLIENTS[client].path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', ...body }) })))
+      // As it may come several times at once: a large body is made before the refusal of another request, and sent after it.
+      const large = structuredClone(body);
+      (large['messages'] ?? large['input'])[0].content = 'x'.repeat(2_000_000)
+      const answers = await Promise.all([body, large, large].map((one) => fetch(gateway.url + CLIENTS[client].path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', ...one }) })))
       t.same(answers.map(({ status }) => status), [200, 200, 200], `${client} client, ${wire} before`)
       const refused = fakes[1].requests.length - 3
       t.ok(refused <= 3, 'each that was under way, at most')
@@ -158,6 +160,22 @@ t.test('a server that needs the reasoning of turns with calls gets it, also afte
       t.match(fakes[1].requests.at(-1)?.body['messages'], [{}, { tool_calls: Array, reasoning_content: /^ $|^I look\.$/ }, { role: 'tool' }])
     }
   }
+})
+
+t.test('a refusal that quotes a client teaches nothing about the server', async (t) => {
+  const fake = await openUpstream((answer, { body }) => {
+    for (const message of body['messages'] as Json[]) {
+      if ('reasoning_content' in message) return respond(answer, 400, { error: { message: "Unknown parameter: 'messages[1].reasoning_content'." } })
+      if (message['role'] !== 'user' && message['role'] !== 'assistant') return respond(answer, 400, { error: { message: `Invalid value: '${message['role']}'.` } })
+    }
+    respond(answer, 200, ANSWERS.chat('one', 1))
+  })
+  t.teardown(() => fake.close())
+  const gateway = await openGateway(t, { declared: [{ name: 'one', baseUrl: fake.url, model: 'm', wire: 'chat' }] })
+  const said = (role: string) => ({ messages: [{ role: 'user', content: 'a' }, { role, content: 'b' }, { role: 'user', content: 'c' }] })
+  await turnOf(gateway, 'chat', said('assistant'))
+  await t.rejects(turnOf(gateway, 'chat', said('reasoning_content must')), /invalid_request/)
+  await turnOf(gateway, 'chat', said('assistant'))
 })
 
 t.test('a server that does not take reasoning is not sent any', async (t) => {

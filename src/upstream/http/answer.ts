@@ -18,10 +18,10 @@ export type AnswerSource = {
 }
 
 /**
- * How the request may be sent again. `at once`: a connection broke that had been idle, and the upstream knows nothing of it; or it refused the request, whose
- * body is now another one. `never`: the upstream has all of it, and may still be at work.
+ * How the request may be sent again. `at once`: a connection broke that had been idle, and the upstream knows nothing of it. `with reasoning`: the upstream
+ * refused it for a turn that came back without its reasoning. `never`: the upstream has all of it, and may still be at work.
  */
-export type Again = 'at once' | 'as an attempt' | 'never'
+export type Again = 'at once' | 'with reasoning' | 'as an attempt' | 'never'
 
 /** The upstream failed to answer, or answered something that is not the wire. `status` is 0 when there was no response. */
 export class AttemptError extends Error {

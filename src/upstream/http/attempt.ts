@@ -47,14 +47,14 @@ export class Attempt implements ResponseHandler, AnswerSource {
   #isPaused = false
   #hasBytes = false
 
-  constructor(upstream: Upstream, call: UpstreamCall, sink: AnswerSink, outcome: AttemptOutcome) {
+  constructor(upstream: Upstream, call: UpstreamCall, hasReasoning: boolean, sink: AnswerSink, outcome: AttemptOutcome) {
     this.#upstream = upstream
     this.#call = call
     this.#sink = sink
     this.#outcome = outcome
     const { firstByteMs, idleMs } = upstream.settings.timeouts
     this.#isStream = call.stream
-    this.#hasReasoning = upstream.target.needsReasoning === true
+    this.#hasReasoning = hasReasoning
     // A JSON answer arrives whole: its first byte takes as long as all of it.
     this.#firstByteMs = call.stream ? firstByteMs : Math.max(firstByteMs, idleMs)
     this.#idleMs = idleMs

@@ -13,14 +13,11 @@ export type ErrorReader = { push(chunk: Buffer): boolean; end(): Error }
 /** More of an error says nothing. */
 const MAX_ERROR_BYTES = 64 * 1024
 
-/**
- * The reader of a response to the call. Throws an `AttemptError` for one that cannot be read. The upstream remembers that it needs reasoning; `hasReasoning`: the
- * request has it.
- */
+/** The reader of a response to the call. `hasReasoning`: each turn was sent with its reasoning. Throws an `AttemptError` for one that cannot be read. */
 export function readerFor(
   head: ResponseHead,
   call: UpstreamCall,
-  { templates, target }: Upstream,
+  { templates }: Upstream,
   hasReasoning: boolean,
 ): StreamRewriter | ErrorReader {
   const { status } = head
@@ -28,10 +25,8 @@ export function readerFor(
   if (encoding !== '' && encoding !== 'identity') throw new AttemptError(`content encoding ${encoding}`, status)
   if (status !== 200)
     return errorReader((text) => {
-      if (!hasReasoning && needsReasoning(status, text, call)) {
-        target.needsReasoning = true
-        return new AttemptError('a turn came back without its reasoning', status, text.slice(0, 1000), null, 'at once')
-      }
+      if (!hasReasoning && needsReasoning(status, text, call))
+        return new AttemptError('a turn came back without its reasoning', status, text.slice(0, 1000), null, 'with reasoning')
       return clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head))
     })
   if (!call.stream) return openJsonRewriter(call)

@@ -57,6 +57,8 @@ export class FailoverCall implements AnswerSource {
   #position = 0
   /** Attempts at the candidate. */
   #tries = 0
+  /** It is sent with the reasoning of each turn. */
+  #hasReasoning = false
   #attempt: Attempt | null = null
   /** While an attempt is underway that the breaker let pass and that has no outcome. */
   #startedAt: number | null = null
@@ -81,6 +83,7 @@ export class FailoverCall implements AnswerSource {
       if (candidate.upstream.breaker.admit(this.#context.now())) {
         this.#tries++
         this.#startedAt = this.#context.now()
+        this.#hasReasoning = candidate.upstream.target.needsReasoning === true
         return this.#send(candidate, 'pool')
       }
       this.#errors.push(new Error(`the circuit breaker of ${candidate.upstream.settings.name} is open`))
@@ -109,8 +112,9 @@ export class FailoverCall implements AnswerSource {
   #send(candidate: Candidate, connections: Connections): void {
     try {
       const { call, upstream } = candidate
-      const pieces = call.pieces(upstream.target)
-      if (pieces === null) return this.#dispatch(candidate, connections, call.body(upstream.target))
+      const target = this.#hasReasoning ? { ...upstream.target, needsReasoning: true } : upstream.target
+      const pieces = call.pieces(target)
+      if (pieces === null) return this.#dispatch(candidate, connections, call.body(target))
       pieces
         .then((body) => this.#dispatch(candidate, connections, body))
         .catch((error: Error) => this.#failed(candidate, connections, error))
@@ -126,7 +130,7 @@ export class FailoverCall implements AnswerSource {
       this.abort()
       return this.#sink.failed(failure)
     }
-    const attempt = new Attempt(candidate.upstream, candidate.call, this.#sink, {
+    const attempt = new Attempt(candidate.upstream, candidate.call, this.#hasReasoning, this.#sink, {
       answered: (answer) => this.#answered(candidate, answer),
       failed: (error) => this.#failed(candidate, connections, error),
     })
@@ -139,25 +143,31 @@ export class FailoverCall implements AnswerSource {
   }
 
   #answered(candidate: Candidate, answer: StreamRewriter): void {
-    candidate.upstream.breaker.succeeded()
+    const { breaker, settings, target } = candidate.upstream
+    breaker.succeeded()
+    if (this.#hasReasoning && !target.needsReasoning) {
+      target.needsReasoning = true
+      this.#log.info({ event: 'upstream_needs_reasoning', upstream: settings.name }, 'upstream gets the reasoning of each turn from now on')
+    }
     this.#report(candidate, 'answered')
     this.#candidates = []
     this.#sink.answered(answer)
   }
 
-  /** When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
+  /** As the same attempt it is sent again at once, on a new connection if an idle one broke under it. */
   #failed(candidate: Candidate, connections: Connections, error: Error): void {
     if (this.#isAborted) return
     const { name, retry } = candidate.upstream.settings
     const { emit, random, backOffMs: firstMs } = this.#context
-    if (connections === 'pool' && error instanceof AttemptError && error.again === 'at once') {
+    const { status = 0, retryAfterMs = null, again = null } = error instanceof AttemptError ? error : {}
+    if (again === 'with reasoning' || (again === 'at once' && connections === 'pool')) {
       this.#endSpan(error)
       emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
-      return this.#send(candidate, 'unpooled')
+      if (again === 'with reasoning') this.#hasReasoning = true
+      return this.#send(candidate, again === 'at once' ? 'unpooled' : connections)
     }
     this.#report(candidate, failedOutcome(error, candidate, this.#context.now, this.#log), error)
     if (error instanceof Failure) return this.#sink.failed(error)
-    const { status = 0, retryAfterMs = null, again = null } = error instanceof AttemptError ? error : {}
     if (again === 'never') return this.#sink.failed(allFailed(this.#candidates, [...this.#errors, error], this.#context.now(), NOT_AGAIN))
     const backOffMs = Math.max(retryAfterMs ?? 0, firstMs * 2 ** (this.#tries - 1) * (0.5 + random() / 2))
     if (this.#tries >= retry.attempts || FAILOVER_STATUSES.includes(status) || backOffMs > MAX_BACK_OFF_MS) {

@@ -22,7 +22,7 @@ export const PATHS: Record<WireName, string> = {
 /** The settings of an upstream that shape the body it is sent. `origin`: another one for an upstream that may not read what this one gave. */
 export type Target = {
   origin: string
-  /** It has refused turns without their `reasoning_content`. */ needsReasoning?: boolean
+  /** It refuses turns without their `reasoning_content`. */ needsReasoning?: boolean
   model: string
   maxTokensField: 'max_tokens' | 'max_completion_tokens' | null
   policy: RequestPolicy
