@@ -188,12 +188,14 @@ t.test('a server that does not take reasoning is not sent any', async (t) => {
 
 t.test('a compacted conversation goes to the upstream that can read it, unless it is gone', async (t) => {
   const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
-  const { call } = readResponsesRequest({ model: 'svc-code', input: [{ type: 'compaction', encrypted_content: sealedBy('one') }, { role: 'user', content: 'Hi' }] }, new Set())
-  const made = call(100, ids, () => 1, ['responses'])
-  const upstreams = ['one', 'other'].map((name) => ({ settings: { name, wires: ['responses'], priority: name === 'one' ? 1 : 0, weight: 1 }, target: { origin: name, policy: { allow: new Set() } } })) as unknown as Upstream[]
-  const names = (some: Upstream[]) => candidatesFor(made, some, () => 0.5).map(({ upstream }) => upstream.settings.name)
-  t.same(names(upstreams), ['one'])
-  t.same(names(upstreams.slice(1)), ['other'])
+  for (const more of [[], [{ type: 'compaction_trigger' }]]) {
+    const { call } = readResponsesRequest({ model: 'svc-code', input: [{ type: 'compaction', encrypted_content: sealedBy('one') }, { role: 'user', content: 'Hi' }, ...more] }, new Set())
+    const made = call(100, ids, () => 1, ['responses'])
+    const upstreams = ['one', 'other'].map((name) => ({ settings: { name, wires: ['responses'], priority: name === 'one' ? 1 : 0, weight: 1 }, target: { origin: name, policy: { allow: new Set(['compaction_trigger']) } } })) as unknown as Upstream[]
+    const names = (some: Upstream[]) => candidatesFor(made, some, () => 0.5).map(({ upstream }) => upstream.settings.name)
+    t.same(names(upstreams), ['one'])
+    t.same(names(upstreams.slice(1)), ['other'])
+  }
 })
 
 t.test('what is left out for another upstream leaves a conversation that it takes', async (t) => {
@@ -224,6 +226,16 @@ t.test('streamed reasoning details reach a chat client as one entry, however man
       t.match(openReasoning(entries[0].data, ids)?.details, [{ type: 'reasoning.text', text: 't0 t1 '.repeat(25), index: 0 }])
     }
   }
+})
+
+t.test('streamed reasoning details are sealed for clients of other wires as they are joined', async (t) => {
+  const thoughts = Array.from({ length: 1000 }, (_, n) => chunk([delta({ reasoning_details: [{ type: 'reasoning.text', text: `thought ${n}`, index: 0 }] })]))
+  const bytes = [Buffer.from([...thoughts, chunk([delta({ content: 'x' })]), chunk([delta({}, 'stop')]), DONE].join(''))]
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  ids.origin = 'one'
+  const { openRewriter } = readResponsesRequest({ model: 'svc-code', input: 'Hi' }, new Set()).call(100, ids, () => 1, ['chat'])
+  const [item] = dataOf(rewrite(openRewriter(), bytes)).at(-1)?.['response'].output
+  t.match(openReasoning(item.encrypted_content, ids)?.details, [{ type: 'reasoning.text', text: /^thought 0thought 1.*thought 999$/, index: 0 }])
 })
 
 /** What an upstream with this origin gave. */

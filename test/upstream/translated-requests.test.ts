@@ -269,6 +269,8 @@ t.test('a message of one agent of Codex to another becomes one of a user', async
   t.same(sent('responses', { input }).messages, [...USER, { role: 'user', content: `${text}\nCount the files.` }])
   const request = readResponsesRequest({ model: 'svc-code', input }, ALLOW).call(100, ids, () => 1000, ['messages'])
   t.match(JSON.parse(request.body(TARGET)).messages.at(-1).content.slice(-2), [{ type: 'text', text }, { type: 'text', text: 'Count the files.' }])
+  const compacted = readResponsesRequest({ model: 'svc-code', input: [...input, { type: 'compaction_trigger' }] }, ALLOW).call(100, ids, () => 1000, ['chat'])
+  t.match(JSON.parse(compacted.body(TARGET)).messages[1], { role: 'user', content: `${text}\nCount the files.` }, 'and so a summary shows it')
   const sealed = [{ type: 'agent_message', author: '/root', recipient: '/root/reader', content: [{ type: 'encrypted_content', encrypted_content: 'AAAA' }] }]
   t.throws(() => sent('responses', { input: sealed }), { code: 'unsupported_parameter' }, 'one that only its service can read')
 })

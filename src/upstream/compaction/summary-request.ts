@@ -9,8 +9,8 @@ Calls of tools and their results are shown above as text. Call none, and answer 
 
 /** Members that a summary depends on. Tools and the format of answers are not among them. */
 const KEPT = ['model', 'instructions', 'reasoning', 'prompt_cache_key', 'safety_identifier', 'user', 'service_tier', 'stream', 'store']
-/** What is stored or encrypted elsewhere cannot be shown as text: the translation refuses it by name, or its upstream reads it. */
-const OPAQUE = ['item_reference', 'compaction', 'context_compaction']
+/** Sent as they are: what is stored or encrypted elsewhere cannot be shown as text, and the translations show messages of other agents. */
+const SENT = ['message', 'agent_message', 'item_reference', 'compaction', 'context_compaction']
 const OUTPUT = /_output$/
 
 /** The body without the trigger at the end of its items, and the items of the summary's request. */
@@ -24,7 +24,7 @@ export function summaryRequest(body: Members, items: readonly Members[]): { body
 /** Calls and results as messages, because many servers refuse them in a request without tools. Reasoning is only its model's. */
 function shown(item: Members): Members[] {
   const type = ownText(item, 'type') || 'message'
-  if (type === 'message' || OPAQUE.includes(type)) return [item]
+  if (SENT.includes(type)) return [item]
   if (type === 'reasoning') return []
   if (OUTPUT.test(type)) return [{ type: 'message', role: 'user', content: resultOf(item) }]
   const given = own(item, 'arguments') ?? own(item, 'input')

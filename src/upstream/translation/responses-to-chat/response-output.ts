@@ -1,7 +1,7 @@
 /** The output of a response built from the deltas of a chat completion. A whole message is one delta. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
-import { sealReasoning } from '../../wires/sealed-members.ts'
+import { openDetailFragments, sealReasoning } from '../../wires/sealed-members.ts'
 import type { OutputMeter } from '../../usage/output-meter.ts'
 import type { ChatTools } from './chat-tools.ts'
 import { flatAnnotations, responseLogprobs } from '../annotations.ts'
@@ -17,11 +17,12 @@ export type ResponseOutput = Pick<ResponseItems, 'grow'> & {
   items: Members[]
 }
 
-type Reasoning = { item: ResponseItem; member: 'reasoning_content' | 'reasoning'; details: unknown[] }
+type Reasoning = { item: ResponseItem; member: 'reasoning_content' | 'reasoning' }
 
 export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMeter, emit: Emit): ResponseOutput {
   const output = openResponseItems(tools, emit)
   const calls = openCalls(output, ids)
+  const fragments = openDetailFragments()
   let message: ResponseItem | null = null
   let reasoning: Reasoning | null = null
 
@@ -32,9 +33,10 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
 
   function endText(status: ItemStatus): void {
     if (reasoning) {
-      const { item, member, details } = reasoning
+      const { item, member } = reasoning
       const text = String(item.content[0]?.['text'] ?? '')
-      item.end(status, { encrypted_content: sealReasoning(details.length > 0 ? { details } : { text: { member, text } }, ids) })
+      const details = fragments.release(0)
+      item.end(status, { encrypted_content: sealReasoning(details ? { details } : { text: { member, text } }, ids) })
     }
     message?.end(status)
     reasoning = message = null
@@ -44,7 +46,7 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
     if (reasoning) return reasoning
     endText('completed')
     const item = output.add({ id: ids.fresh('rs_'), type: 'reasoning', status: 'in_progress', summary: [], content: [] })
-    return (reasoning = { item, member: 'reasoning', details: [] })
+    return (reasoning = { item, member: 'reasoning' })
   }
 
   function currentMessage(): ResponseItem {
@@ -60,7 +62,10 @@ export function openResponseOutput(tools: ChatTools, ids: Ids, meter: OutputMete
       const [member, thought] = reasoningIn(delta)
       const details = delta['reasoning_details']
       if (thought !== '') Object.assign(currentReasoning(), { member }).item.text('reasoning_text', metered(thought))
-      if (Array.isArray(details) && details.length > 0) for (const one of details) currentReasoning().details.push(one)
+      if (Array.isArray(details) && details.length > 0) {
+        currentReasoning()
+        fragments.take(0, delta)
+      }
       const text = textOf(delta['content'])
       if (text !== '') currentMessage().text('output_text', metered(text), responseLogprobs(logprobs, ids))
       if (typeof delta['refusal'] === 'string' && delta['refusal'] !== '') currentMessage().text('refusal', metered(delta['refusal']))

@@ -139,7 +139,9 @@ export function readResponsesRequest(
       if (trigger < 0) return callOver(wires, calls({ body, items }))
       // Without earlier summaries: the new one holds what they say.
       const context = { ids, kept: answer === 'compaction' ? userMessages(cleaned, ids) : null }
-      const summarizing = callOver(wires, calls(summaryRequest(body, items)))
+      // Copies: a call restores what was sealed in its items.
+      const copies = items.map((item) => ({ ...item }))
+      const summarizing = callOver(wires, calls(summaryRequest(body, copies)))
       if (!wires.includes('responses')) return answeringCompaction(summarizing, context)
       const compacting = { ...calls({ body, items }).make.responses(), needs: TRIGGER, translated: summarizing }
       return answeringCompaction(compacting, context)
