@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { overLimit } from '../../src/domain/errors.ts'
+import { onceClosed } from '../../src/http/disconnect.ts'
 import type { Client } from '../../src/upstream/exchange/answer-writer.ts'
 import { Exchange, type ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
 import type { ReadRequest } from '../../src/upstream/exchange/read-request.ts'
@@ -69,6 +70,9 @@ export function exchangeFor(
 }
 
 function clientOf(request: FastifyRequest, reply: FastifyReply, { repeatsInput = false }: CodingRequest): Client {
+  const share = request.bodyShare
+  // With onAbort: Drain the exchange holds the request after its client has left.
+  if (share) reply.raw.off('close', share.free)
   return {
     raw: reply.raw,
     takeOver: () => reply.hijack().getHeaders() as OutgoingHttpHeaders,
@@ -78,7 +82,8 @@ function clientOf(request: FastifyRequest, reply: FastifyReply, { repeatsInput =
     failed({ code }) {
       request.failed = { code, limit: null }
     },
-    release: () => (repeatsInput ? undefined : request.bodyShare?.free()),
+    release: () => (repeatsInput ? undefined : share?.free()),
+    ended: () => share && onceClosed(reply.raw, share.free),
   }
 }
 

@@ -114,6 +114,34 @@ t.test('with onAbort: Drain the upstream is read to its end after a client disco
   t.match(await bounded.settled(), { estimated: true }, 'no longer than drainMs')
 })
 
+t.test('with onAbort: Drain a request counts in the memory of bodies after its client has left, until it is over', async (t) => {
+  const left = Promise.withResolvers<boolean>()
+  let isHeld = () => false
+  const { upstream, gateway } = await setUp(t, () => {}, {
+    admitted: { onAbort: 'Drain' },
+    drainMs: 30,
+    decorate: (app) => void app.addHook('preHandler', async ({ bodyShare }, { raw }) => {
+      isHeld = () => {
+        try {
+          return bodyShare?.take(0) === undefined
+        } catch {
+          return false
+        }
+      }
+      raw.once('close', () => left.resolve(isHeld()))
+    }),
+  })
+  const client = new AbortController()
+  const answer = fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', messages: MESSAGES }), signal: client.signal })
+  while (upstream.requests.length === 0) await new Promise(setImmediate)
+  client.abort()
+  await t.rejects(answer)
+  t.ok(await left.promise)
+  await gateway.settled()
+  await new Promise(setImmediate)
+  t.notOk(isHeld())
+})
+
 t.test('a client that reads nothing of a complete answer is disconnected, whole or streamed, and its request is settled', async (t) => {
   const text = 'x'.repeat(1000)
   const pieces = 8_000

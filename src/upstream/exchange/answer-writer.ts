@@ -13,6 +13,8 @@ export type Client = {
   failed(failure: Failure): void
   /** The upstream has the whole request: its memory is not needed any more. */
   release(): void
+  /** The exchange is over, perhaps after the client has left. */
+  ended(): void
 }
 
 export type AnswerWriter = {

@@ -275,5 +275,6 @@ export class Exchange implements CallSink, Write {
     this.#call = null
     this.#source = null
     if (this.#readingOn) clearTimeout(this.#readingOn)
+    this.#request.client.ended()
   }
 }
