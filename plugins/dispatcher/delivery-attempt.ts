@@ -36,7 +36,7 @@ const UNSIGNED_PAUSE_MS = 60_000
 const ANSWER_BYTES = 20_000
 
 /**
- * Makes the next attempt of a claimed delivery. When `signal` aborts it, the delivery is returned
+ * Makes the next attempt of a claimed delivery. When `signal` aborts it before a 2xx, the delivery is returned
  * and the next attempt has the same number. Throws `Unavailable` when the attempt cannot be recorded.
  */
 export async function deliver(context: DeliveryContext, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
@@ -70,11 +70,11 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     reuse: true,
     signal,
   })
-  if (reply.outcome === 'failed' && reply.reason === 'canceled') {
+  const verdict = decide(reply)
+  if (verdict.error === 'canceled') {
     await store.returnDelivery(delivery.id, delivery.epoch, clock())
     return { ...attempted, outcome: 'returned' }
   }
-  const verdict = decide(reply)
   const endedAt = clock()
   const next = verdict.outcome === 'delivered' ? null : afterFailure(context, delivery, endedAt)
   const state = next === null ? 'delivered' : next.outcome === 'due' ? 'pending' : 'failed'

@@ -196,3 +196,12 @@ t.test('200, 201, 202 and 204 complete a delivery; a retry sends the same bytes 
   t.same(again?.rawBody, first?.rawBody)
   t.equal(receiver.received.length, 6)
 })
+
+t.test('a stop that cuts off an attempt makes it again, but not after a 2xx', async (t) => {
+  const studio = await openStudio(t)
+  const statuses = [null, 503, 200]
+  studio.app.egress.request = async () => ({ outcome: 'failed', reason: 'canceled', status: statuses.shift() ?? null, durationMs: 1 })
+  const { id } = (await studio.create({ webhook_url: 'https://receiver.example/hook' })).json()
+  t.match(await attempted(studio, id, 1), { status: 'delivered', attempts: [{ status_code: 200, error: null }] })
+  t.same(statuses, [], 'cut off twice before')
+})
