@@ -19,7 +19,7 @@ export const MediaUsage = Type.Object({
   granted: amount('Allowance of the period, a decimal string like every amount.'),
   available: amount('What is left for new tasks.'),
   held: amount('Held for tasks that have not ended.'),
-  burned: amount('Charged for tasks that completed.'),
+  burned: amount('Charged for tasks that completed, or were canceled while they ran.'),
   balance: amount('The same as available.'),
   key: Type.Optional(
     Type.Object(

@@ -62,8 +62,9 @@ function* ended(task: Task, link: (result: TaskResult) => string): Generator<His
   // Each run may extend the hold: how much was added is known at the end.
   const added = task.estimatedCost - (task.quotedCost ?? task.estimatedCost)
   if (added > 0) yield { sequence: SEQUENCE.extended, name: 'balance.held', data: { task_id, amount: formatMoney(added), at } }
-  if (state === 'completed')
-    yield { sequence: SEQUENCE.burned, name: 'balance.burned', data: { task_id, amount: formatMoney(task.actualCost ?? 0), at } }
+  const burned = task.actualCost ?? 0
+  if (state === 'completed' || burned > 0)
+    yield { sequence: SEQUENCE.burned, name: 'balance.burned', data: { task_id, amount: formatMoney(burned), at } }
   if (refund > 0) yield { sequence: SEQUENCE.returned, name: 'balance.returned', data: { task_id, amount: formatMoney(refund), at } }
   const canceled = {
     task_id,

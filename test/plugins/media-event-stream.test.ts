@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
+import { FAKE_OPERATIONS } from '../fakes/engine.ts'
 import { openReceiver } from '../fakes/receiver.ts'
 import { bearer } from './gateway.ts'
 import { openStudio, type Studio } from './studio.ts'
@@ -88,6 +89,16 @@ t.test('a failed task sends its refund, a canceled one its cancellation, and an 
   const events = await whole(studio, canceled)
   t.same(named(events).slice(4), ['balance.returned', 'task.canceled'])
   t.match(events[5]?.data, { task_id: canceled, status: 'canceled', refund_amount: '0.0400' })
+})
+
+t.test('a canceled task that is charged says how much', async (t) => {
+  const engines = FAKE_OPERATIONS.replace('kind: image, engine: fake,', 'kind: image, engine: fake, cancelPercent: 30,')
+  const studio = await openStudio(t, { engines })
+  const id = await studio.hanging()
+  await studio.post(`/api/v1/generations/${id}/cancel`)
+  const events = await whole(studio, id)
+  t.same(named(events).slice(4), ['balance.burned', 'balance.returned', 'task.canceled'])
+  t.match(events.slice(4).map(({ data }) => data['amount'] ?? data['refund_amount']), ['0.0120', '0.0280', '0.0280'])
 })
 
 t.test('progress is sent as it grows, with ids that grow with it', async (t) => {
