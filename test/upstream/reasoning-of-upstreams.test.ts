@@ -234,7 +234,7 @@ t.test('streamed reasoning details are sealed for clients of other wires as they
   const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
   ids.origin = 'one'
   const { openRewriter } = readResponsesRequest({ model: 'svc-code', input: 'Hi' }, new Set()).call(100, ids, () => 1, ['chat'])
-  const [item] = dataOf(rewrite(openRewriter(), bytes)).at(-1)?.['response'].output
+  const [item] = dataOf(rewrite(openRewriter(), bytes)).at(-1)!['response'].output
   t.match(openReasoning(item.encrypted_content, ids)?.details, [{ type: 'reasoning.text', text: /^thought 0thought 1.*thought 999$/, index: 0 }])
 })
 
