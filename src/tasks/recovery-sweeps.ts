@@ -154,7 +154,9 @@ async function sweepQueued(
   if (isUnheld(task, record, now)) return (await reject(context, task)) ? 'rejected' : null
   if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
   const hasWaited = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs
-  if (hasWaited && !isServed(task.kind))
+  // While others of its plan fill the concurrency limit, no worker could take it.
+  const isDue = record?.media?.due.some(({ kind }) => kind === task.kind)
+  if (hasWaited && isDue && !isServed(task.kind))
     return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null

@@ -60,6 +60,14 @@ t.test('a task that was handed back or waits for another attempt counts its hour
   t.same(await sweepFor(store, 80, UNSERVED, 'unserved'), [])
 })
 
+t.test('a task that waits for a slot of its plan is left alone', async (t) => {
+  const store = await open(t)
+  await queue(store, 1, { kind: 'video' })
+  await queue(store, 2)
+  await store.change(STUDIO, { op: 'claim', claim: 'a', kinds: ['video'] }, T0)
+  t.same(await sweepFor(store, 30, UNSERVED, 'unserved'), [])
+})
+
 t.test('a queued task without a hold fails as internal at the first sweep, and nothing is charged', async (t) => {
   const store = await open(t)
   await queue(store, 1, { held: false })
