@@ -1,7 +1,7 @@
 /** Builds the program of a role: registers its plugins in the order of the request flow. A role loads its own alone. */
 import { randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import { openBodyBudget, type BodyBudget } from '../plugins/request-body/body-budget.ts'
 import errors from '../plugins/errors/errors.ts'
 import { answerUnparsable, answerUnroutable } from '../plugins/errors/malformed-requests.ts'
@@ -33,6 +33,7 @@ import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import type { Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
+import { metersOf } from './tracing/metrics.ts'
 
 declare module 'fastify' {
   // A backend that the role does not use is absent; a plugin that declares it then prevents startup.
@@ -158,25 +159,13 @@ function keylessMedia(budget: BodyBudget): (scope: FastifyInstance) => Promise<v
 /** The memory of request bodies, of keys and sessions alike. */
 function openBudget({ BODY_MEMORY_MIB }: Config, registry: Registry): BodyBudget {
   const budget = openBodyBudget(BODY_MEMORY_MIB * MIB)
-  new Gauge({
-    name: 'tollgate_body_memory_bytes',
-    help: 'Memory that request bodies hold.',
-    registers: [registry],
-    collect() {
-      this.set(budget.held())
-    },
-  })
+  metersOf(registry).gaugedBy('tollgate_body_memory_bytes', 'Memory that request bodies hold.', [], (gauge) => gauge.set(budget.held()))
   return budget
 }
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */
 function openGuard(config: Config, clock: () => number, registry: Registry, log: StartContext['log']): Egress {
-  const refusals = new Counter({
-    name: 'tollgate_egress_refused_total',
-    help: 'Addresses that the egress guard refused.',
-    labelNames: ['reason'],
-    registers: [registry],
-  })
+  const refusals = metersOf(registry).counter('tollgate_egress_refused_total', 'Addresses that the egress guard refused.', 'reason')
   try {
     const refused = (reason: string, host?: string) => {
       refusals.inc({ reason })

@@ -1,6 +1,7 @@
 /** What Plans and ApiKeys are as the controller last saw them: ready or why not, ending soon, nearly used up. */
-import { Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { ApiKeyStatus, Kind, PlanSpec, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 
 /** Resources that end within this time count as ending. */
 const ENDING_MS = 7 * 24 * 3_600_000
@@ -21,6 +22,7 @@ export type ResourceMetricsOptions = {
  * written; a resource counts from its first pass on.
  */
 export function resourceMetrics(registry: Registry, { resources, clock, byTenant }: ResourceMetricsOptions): Resources {
+  const { gaugedBy } = metersOf(registry)
   const statuses = new Map<string, Seen>()
   const tenantLabel = byTenant ? ['tenant'] : []
   const ofTenant = ({ namespace }: Ref): Labels => (byTenant ? { tenant: namespace } : {})
@@ -32,16 +34,10 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
     labelNames: string[],
     count: (seen: Seen, add: (labels: Labels, by?: number) => void) => void,
   ): void {
-    new Gauge({
-      name,
-      help,
-      labelNames: [...labelNames, ...tenantLabel],
-      registers: [registry],
-      collect() {
-        this.reset()
-        if (!resources.isLeading()) return
-        for (const seen of present()) count(seen, (labels, by = 1) => this.inc({ ...labels, ...ofTenant(seen.ref) }, by))
-      },
+    gaugedBy(name, help, [...labelNames, ...tenantLabel], (series) => {
+      series.reset()
+      if (!resources.isLeading()) return
+      for (const seen of present()) count(seen, (labels, by = 1) => series.inc({ ...labels, ...ofTenant(seen.ref) }, by))
     })
   }
 
@@ -52,14 +48,9 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
     }
   }
 
-  new Gauge({
-    name: 'tollgate_manifests_refused',
-    help: 'Documents and files of the folder of manifests that are refused at present.',
-    registers: [registry],
-    collect() {
-      this.set(resources.health().refused ?? 0)
-    },
-  })
+  gaugedBy('tollgate_manifests_refused', 'Documents and files of the folder of manifests that are refused at present.', [], (gauge) =>
+    gauge.set(resources.health().refused ?? 0),
+  )
   gauge(
     'tollgate_declared_resources',
     'Plans and ApiKeys by their condition Ready.',

@@ -1,7 +1,6 @@
 /** Loop: due webhook deliveries → receivers. A slow receiver occupies only the slots of its tenant there. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { Counter, Histogram } from 'prom-client'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { rarely } from '../../src/concurrency/periodic-task.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
@@ -10,6 +9,7 @@ import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhook-retries.ts'
 import { MIN_CONCURRENCY, openConcurrencyLimits, sharesOf } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 
 /** Concurrent deliveries of this process. */
 const SLOTS = 1_000
@@ -33,19 +33,13 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     timeoutMs,
     log,
   }
-  const registers = [app.metrics.registry]
-  const deliveries = new Counter({
-    name: 'tollgate_webhook_deliveries_total',
-    help: 'Webhook attempts.',
-    labelNames: ['outcome', 'attempt'],
-    registers,
-  })
-  const lag = new Histogram({
-    name: 'tollgate_webhook_lag_seconds',
-    help: 'From the time an attempt was due to the time it was made.',
-    buckets: [0.05, 0.25, 1, 5, 30, 300],
-    registers,
-  })
+  const { counter, histogram } = metersOf(app.metrics.registry)
+  const deliveries = counter('tollgate_webhook_deliveries_total', 'Webhook attempts.', 'outcome', 'attempt')
+  const lag = histogram(
+    'tollgate_webhook_lag_seconds',
+    'From the time an attempt was due to the time it was made.',
+    [0.05, 0.25, 1, 5, 30, 300],
+  )
 
   const limits = openConcurrencyLimits(clock)
   const inFlight = new Set<Promise<void>>()

@@ -1,6 +1,7 @@
 /** Metrics of admission and settlement: refusals, open reservations, tokens, swept reservations. */
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { Usage } from '../../src/domain/token-windows.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 
 export type MeteringMetrics = {
   refused(outcome: string): void
@@ -16,51 +17,27 @@ const WINDOWS: Record<string, string> = { weekly_full: 'weekly', session_full: '
 
 /** Registers the metrics. `byTenant` adds the label `tenant` to the token counter: one set of series per tenant. */
 export function meteringMetrics(registry: Registry, byTenant: boolean): MeteringMetrics {
-  const registers = [registry]
-  const refusals = new Counter({
-    name: 'tollgate_window_refusals_total',
-    help: 'Requests refused because a token window was full.',
-    labelNames: ['window'],
-    registers,
-  })
-  const again = new Counter({
-    name: 'tollgate_readmissions_total',
-    help: 'Requests that were sent by the lease of a gateway, and decided again because their plan had changed meanwhile.',
-    labelNames: ['outcome'],
-    registers,
-  })
+  const { counter, gaugedBy } = metersOf(registry)
+  const refusals = counter('tollgate_window_refusals_total', 'Requests refused because a token window was full.', 'window')
+  const again = counter(
+    'tollgate_readmissions_total',
+    'Requests that were sent by the lease of a gateway, and decided again because their plan had changed meanwhile.',
+    'outcome',
+  )
   for (const outcome of ['admitted', 'refused']) again.inc({ outcome }, 0)
   // Plain numbers, read when they are exported: each request changes both twice.
   let open = 0
   let reserved = 0
-  new Gauge({
-    name: 'tollgate_reservations_open',
-    help: 'Coding requests of this process that are admitted and not settled.',
-    registers,
-    collect() {
-      this.set(open)
-    },
-  })
-  new Gauge({
-    name: 'tollgate_reserved_tokens',
-    help: 'Tokens reserved by coding requests of this process.',
-    registers,
-    collect() {
-      this.set(reserved)
-    },
-  })
-  const tokens = new Counter({
-    name: 'tollgate_coding_tokens_total',
-    help: 'Settled tokens of the Coding Plan API.',
-    labelNames: byTenant ? ['kind', 'tenant'] : ['kind'],
-    registers,
-  })
-  const swept = new Counter({
-    name: 'tollgate_reservations_swept_total',
-    help: 'Reservations settled by the sweep.',
-    labelNames: ['reason'],
-    registers,
-  })
+  gaugedBy('tollgate_reservations_open', 'Coding requests of this process that are admitted and not settled.', [], (gauge) =>
+    gauge.set(open),
+  )
+  gaugedBy('tollgate_reserved_tokens', 'Tokens reserved by coding requests of this process.', [], (gauge) => gauge.set(reserved))
+  const tokens = counter(
+    'tollgate_coding_tokens_total',
+    'Settled tokens of the Coding Plan API.',
+    ...(byTenant ? ['kind', 'tenant'] : ['kind']),
+  )
+  const swept = counter('tollgate_reservations_swept_total', 'Reservations settled by the sweep.', 'reason')
   return {
     refused: (outcome) => {
       const window = WINDOWS[outcome]

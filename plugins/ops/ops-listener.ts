@@ -3,8 +3,9 @@
  * a pod that waits for its database is alive and not ready.
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Registry } from 'prom-client'
 import about from '../../package.json' with { type: 'json' }
+import { metersOf } from '../../src/tracing/metrics.ts'
 import { exposition } from './exposition.ts'
 
 /**
@@ -30,22 +31,15 @@ export async function openOps(options: {
 }): Promise<OpsListener> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  new Gauge({
-    name: 'tollgate_build_info',
-    help: 'Always 1; the role and the version as labels.',
-    labelNames: ['role', 'version'],
-    registers: [registry],
-  }).set({ role: options.role, version: about.version }, 1)
-  new Gauge({
-    name: 'tollgate_check_ok',
-    help: 'What /readyz asks: 1 in order, 0 not.',
-    labelNames: ['check'],
-    registers: [registry],
-    async collect() {
-      const checks = await options.checks()
-      this.reset()
-      for (const { name, ok, degraded } of checks) this.set({ check: name }, ok && !degraded ? 1 : 0)
-    },
+  const { gauge, gaugedBy } = metersOf(registry)
+  gauge('tollgate_build_info', 'Always 1; the role and the version as labels.', 'role', 'version').set(
+    { role: options.role, version: about.version },
+    1,
+  )
+  gaugedBy('tollgate_check_ok', 'What /readyz asks: 1 in order, 0 not.', ['check'], async (gauge) => {
+    const checks = await options.checks()
+    gauge.reset()
+    for (const { name, ok, degraded } of checks) gauge.set({ check: name }, ok && !degraded ? 1 : 0)
   })
   const app: FastifyInstance = fastify({
     loggerInstance: options.log,

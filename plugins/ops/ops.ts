@@ -1,8 +1,9 @@
 /** Access log and HTTP metrics of the public listener, and the metrics registry `app.metrics` (`docs/metrics.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Histogram, type Registry } from 'prom-client'
 import type { Usage } from '../../src/domain/token-windows.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 import { isTracing, logFields, sampledTraceId, type Span } from '../../src/tracing/tracing.ts'
 import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks } from './readiness-checks.ts'
@@ -54,12 +55,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
   app.decorate('endings', [])
-  const requests = new Counter({
-    name: 'tollgate_http_requests_total',
-    help: 'Requests answered.',
-    labelNames: LABELS,
-    registers: [registry],
-  })
+  const requests = metersOf(registry).counter('tollgate_http_requests_total', 'Requests answered.', ...LABELS)
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',
     help: 'From the first byte of a request to the end of its answer.',

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { Gauge } from 'prom-client'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 
 const PERIOD_MS = 1_000
 /** Without USAGE_DAYS: there may be records of the time before, or of processes that have it. */
@@ -22,11 +22,10 @@ async function usageRecords(app: FastifyInstance): Promise<void> {
   const owner = randomUUID()
   let isOwner = false
   let hasFailed = false
-  const unpublished = new Gauge({
-    name: 'tollgate_usage_unpublished_age_seconds',
-    help: 'Age of the oldest usage record that is still to be published, in the process that publishes; 0 in others.',
-    registers: [app.metrics.registry],
-  })
+  const unpublished = metersOf(app.metrics.registry).gauge(
+    'tollgate_usage_unpublished_age_seconds',
+    'Age of the oldest usage record that is still to be published, in the process that publishes; 0 in others.',
+  )
 
   /** Published before it is marked: a process that ends in between publishes it again, under the same id. */
   async function publishBatch(publish: NonNullable<typeof broker.publishUsage>, now: number): Promise<number> {

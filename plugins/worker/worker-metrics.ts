@@ -1,11 +1,12 @@
 /** Metrics of task runs and sweeps. */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { ClaimOutcome } from '../../src/tasks/claim-tasks.ts'
 import type { Concluded } from '../../src/tasks/run-outcome.ts'
 import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { REASONS } from '../../src/tasks/recovery-sweeps.ts'
 import type { Slots } from './worker-slots.ts'
+import { metersOf } from '../../src/tracing/metrics.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 
@@ -24,56 +25,34 @@ export function workerMetrics(
   slots: Pick<Slots, 'most' | 'busy'>,
   clock: () => number,
 ): WorkerMetrics {
-  const registers = [registry]
-  const queued = new Histogram({
-    name: 'tollgate_task_queue_seconds',
-    help: 'From the creation of a task to the start of its first run.',
-    labelNames: ['kind', 'engine'],
-    buckets: BUCKETS,
-    registers,
-  })
-  const ran = new Histogram({
-    name: 'tollgate_task_run_seconds',
-    help: 'Duration of a run.',
-    labelNames: ['kind', 'engine', 'outcome'],
-    buckets: BUCKETS,
-    registers,
-  })
-  const swept = new Counter({
-    name: 'tollgate_tasks_swept_total',
-    help: 'Gaps closed by a sweep; each is a near miss.',
-    labelNames: ['reason'],
-    registers,
-  })
+  const { counter, gauge, gaugedBy, histogram } = metersOf(registry)
+  const queued = histogram(
+    'tollgate_task_queue_seconds',
+    'From the creation of a task to the start of its first run.',
+    BUCKETS,
+    'kind',
+    'engine',
+  )
+  const ran = histogram('tollgate_task_run_seconds', 'Duration of a run.', BUCKETS, 'kind', 'engine', 'outcome')
+  const swept = counter('tollgate_tasks_swept_total', 'Gaps closed by a sweep; each is a near miss.', 'reason')
   // A series that began with its first pass would hide how much that pass repaired.
   for (const reason of REASONS) swept.inc({ reason }, 0)
-  const claims = new Counter({
-    name: 'tollgate_task_claims_total',
-    help: 'Claims of tasks, where a message named the plan or by a query for due plans.',
-    labelNames: ['by', 'outcome'],
-    registers,
-  })
-  const republished = new Counter({
-    name: 'tollgate_task_messages_repeated_total',
-    help: 'Messages published again about tasks that stayed ready.',
-    registers,
-  })
-  new Gauge({ name: 'tollgate_task_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots.most)
-  new Gauge({
-    name: 'tollgate_task_slots_busy',
-    help: 'Tasks that this worker runs now.',
-    registers,
-    collect() {
-      this.set(slots.busy())
-    },
-  })
-  const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
-  const oldest = new Gauge({
-    name: 'tollgate_task_oldest_seconds',
-    help: 'Age of the oldest task that is not final; of one that settles, since its outcome is known.',
-    labelNames: ['state', 'kind'],
-    registers,
-  })
+  const claims = counter(
+    'tollgate_task_claims_total',
+    'Claims of tasks, where a message named the plan or by a query for due plans.',
+    'by',
+    'outcome',
+  )
+  const republished = counter('tollgate_task_messages_repeated_total', 'Messages published again about tasks that stayed ready.')
+  gauge('tollgate_task_slots', 'Tasks that this worker runs at once.').set(slots.most)
+  gaugedBy('tollgate_task_slots_busy', 'Tasks that this worker runs now.', [], (gauge) => gauge.set(slots.busy()))
+  const tasks = gauge('tollgate_tasks', 'Tasks that are not final.', 'state', 'kind')
+  const oldest = gauge(
+    'tollgate_task_oldest_seconds',
+    'Age of the oldest task that is not final; of one that settles, since its outcome is known.',
+    'state',
+    'kind',
+  )
   return {
     ran: (task, concluded, queuedMs, ranMs) => {
       const labels = { kind: task.kind, engine: engineOf(task.kind) }

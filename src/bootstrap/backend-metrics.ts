@@ -1,12 +1,13 @@
 /** Metrics of the backends: duration and outcome of each verb, retries of the store, messages, money. */
 import type { FastifyBaseLogger } from 'fastify'
-import { Counter, Histogram, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { BrokerContext, BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/record-change-options.ts'
 import type { Store } from '../backends/store/store.ts'
 import { isTracing, traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
+import { metersOf } from '../tracing/metrics.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
@@ -14,13 +15,13 @@ type Verb = (...args: never[]) => Promise<unknown>
 
 /** Instruments a backend: every verb but `close` is timed until it is done as `tollgate_<backend>_duration_seconds`, and a span of the current trace with the attributes of its `system`. */
 export function instrument<T extends object>(backend: string, verbs: T, registry: Registry, system: Attributes = {}): T {
-  const durations = new Histogram({
-    name: `tollgate_${backend}_duration_seconds`,
-    help: `Verbs of the ${backend} backend.`,
-    labelNames: ['verb', 'outcome'],
-    buckets: BUCKETS,
-    registers: [registry],
-  })
+  const durations = metersOf(registry).histogram(
+    `tollgate_${backend}_duration_seconds`,
+    `Verbs of the ${backend} backend.`,
+    BUCKETS,
+    'verb',
+    'outcome',
+  )
   // Labels are resolved once per outcome rather than once per call.
   const outcomesOf = (verb: string) => {
     const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) =>
@@ -92,22 +93,20 @@ function called(call: () => Promise<unknown>): Promise<unknown> {
 
 /** Counts compare-and-set retries of the store. */
 export function countRetries(registry: Registry): (reason: Retry) => void {
-  const retries = new Counter({
-    name: 'tollgate_store_conflicts_total',
-    help: 'Changes of a record that were retried: another process wrote first, or the outcome of a write is unknown.',
-    labelNames: ['reason'],
-    registers: [registry],
-  })
+  const retries = metersOf(registry).counter(
+    'tollgate_store_conflicts_total',
+    'Changes of a record that were retried: another process wrote first, or the outcome of a write is unknown.',
+    'reason',
+  )
   return (reason) => retries.inc({ reason })
 }
 
 /** Counts and logs records whose time was ahead of the store's clock and was taken back. */
 export function countHealed(registry: Registry, log: FastifyBaseLogger): (id: string, aheadMs: number) => void {
-  const healed = new Counter({
-    name: 'tollgate_store_records_healed_total',
-    help: "Records whose time was ahead of the store's clock and was taken back.",
-    registers: [registry],
-  })
+  const healed = metersOf(registry).counter(
+    'tollgate_store_records_healed_total',
+    "Records whose time was ahead of the store's clock and was taken back.",
+  )
   return (subscription, aheadMs) => {
     healed.inc()
     log.warn({ event: 'record_healed', subscription, aheadMs }, "record was ahead of the store's clock and was healed")
@@ -124,41 +123,35 @@ export function logFailingWrites(log: FastifyBaseLogger): (reason: unknown) => v
 
 /** Counts messages of the broker, and restarts of its clients. */
 export function countMessages(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
-  const registers = [registry]
-  const messages = new Counter({
-    name: 'tollgate_broker_messages_total',
-    help: 'Messages of the broker: published, failed to be, received, and ignored as invalid.',
-    labelNames: ['event', 'kind'],
-    registers,
-  })
-  const restarts = new Counter({
-    name: 'tollgate_broker_restarts_total',
-    help: 'Clients of the broker that were restarted after a failure.',
-    labelNames: ['kind'],
-    registers,
-  })
+  const { counter } = metersOf(registry)
+  const messages = counter(
+    'tollgate_broker_messages_total',
+    'Messages of the broker: published, failed to be, received, and ignored as invalid.',
+    'event',
+    'kind',
+  )
+  const restarts = counter('tollgate_broker_restarts_total', 'Clients of the broker that were restarted after a failure.', 'kind')
   return (event, kind, count) => (event === 'restarted' ? restarts.inc({ kind }, count) : messages.inc({ event, kind }, count))
 }
 
 /** Times sends to the broker. */
 export function timeSends(registry: Registry): BrokerContext['sent'] {
-  const durations = new Histogram({
-    name: 'tollgate_broker_duration_seconds',
-    help: 'Sends of messages to the broker.',
-    labelNames: ['verb', 'outcome'],
-    buckets: BUCKETS,
-    registers: [registry],
-  })
+  const durations = metersOf(registry).histogram(
+    'tollgate_broker_duration_seconds',
+    'Sends of messages to the broker.',
+    BUCKETS,
+    'verb',
+    'outcome',
+  )
   return (outcome, seconds) => durations.observe({ verb: 'publish', outcome }, seconds)
 }
 
 /** Counts money that moved. `byTenant` adds a tenant label: one series per tenant. */
 export function countMoney(registry: Registry, byTenant: boolean): TaskContext['moved'] {
-  const money = new Counter({
-    name: 'tollgate_money_micro_total',
-    help: 'Money of tasks in micro-units: held at creation and by extensions, captured or voided at the end.',
-    labelNames: byTenant ? ['move', 'tenant'] : ['move'],
-    registers: [registry],
-  })
+  const money = metersOf(registry).counter(
+    'tollgate_money_micro_total',
+    'Money of tasks in micro-units: held at creation and by extensions, captured or voided at the end.',
+    ...(byTenant ? ['move', 'tenant'] : ['move']),
+  )
   return (move, tenant, micro) => money.inc({ move, ...(byTenant ? { tenant } : {}) }, micro)
 }

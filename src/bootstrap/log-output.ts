@@ -1,6 +1,7 @@
 /** Log output: lines are written in batches by another thread, so that a reader that stopped reading stops no request. What it cannot take is bounded, and dropped by count. */
 import { write as writeAsync, writeSync } from 'node:fs'
-import { Counter, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
+import { metersOf } from '../tracing/metrics.ts'
 
 export type LogOutput = {
   /** Takes a line; never waits. */
@@ -98,15 +99,12 @@ export function openLogOutput(fd: number, resumed: (dropped: number) => void): L
       }
     },
     register: (registry) => {
-      new Counter({
-        name: 'tollgate_log_lines_dropped_total',
-        help: 'Log lines that were dropped because standard output was not read.',
-        registers: [registry],
-        collect() {
-          this.reset()
-          this.inc(dropped)
-        },
-      })
+      metersOf(registry).countedBy(
+        'tollgate_log_lines_dropped_total',
+        'Log lines that were dropped because standard output was not read.',
+        [],
+        (counter) => counter.inc(dropped),
+      )
     },
   }
 }

@@ -3,10 +3,11 @@
  * changes nothing. A process whose wall clock is more than 5 s off, or that could not measure the store's clock to the second, is not ready and writes nothing to the store.
  */
 import type { FastifyBaseLogger } from 'fastify'
-import { Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import { ACCESS, type Store } from '../backends/store/store.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { MAX_SKEW_MS } from '../domain/subscription/clock-healing.ts'
+import { metersOf } from '../tracing/metrics.ts'
 
 const PERIOD_MS = 30_000
 /** While the clocks differ too much. */
@@ -92,14 +93,7 @@ export async function openStoreClock(
     measuring ??= remeasure().finally(() => (measuring = null))
   }
 
-  new Gauge({
-    name: 'tollgate_clock_skew_seconds',
-    help: "The store's clock minus ours.",
-    registers: [registry],
-    collect() {
-      this.set(-skewMs() / 1000)
-    },
-  })
+  metersOf(registry).gaugedBy('tollgate_clock_skew_seconds', "The store's clock minus ours.", [], (gauge) => gauge.set(-skewMs() / 1000))
   report()
   schedule()
 
