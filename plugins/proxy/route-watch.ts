@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import { watchFile, type WatchedFile } from '../../src/concurrency/watched-file.ts'
-import { SettingsFileError } from '../../src/domain/settings-file.ts'
+import { unreadable } from '../../src/domain/settings-file.ts'
 import { routeTable, type RouteTable } from './route-table.ts'
-import { parseProxyRoutes, type ProxyRoute } from './routes-file.ts'
+import { parseProxyRoutes } from './routes-file.ts'
 
 /** Paths of Tollgate that no route of this process may serve. */
 const RESERVED = ['dashboard']
@@ -16,14 +16,13 @@ export function watchRoutes(app: FastifyInstance, file: string, pollMs: number):
   let watched: WatchedFile | undefined
 
   async function load(): Promise<void> {
-    const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      throw new SettingsFileError('PROXY_ROUTES', file, null, `cannot be read (${error.code ?? 'error'})`)
-    })
+    const text = await readFile(file, 'utf8').catch(unreadable('PROXY_ROUTES', file))
     if (text === loaded) return
     const routes = parseProxyRoutes(file, text, new Set([...app.errors.served(), ...RESERVED]))
     table = routeTable(routes)
     loaded = text
-    app.log.info({ event: 'proxy_routes_changed', routes: routes.map(shownRoute) }, 'pass-through routes in use')
+    const shown = routes.map(({ prefix, upstream, api }) => ({ prefix, upstream, product: api }))
+    app.log.info({ event: 'proxy_routes_changed', routes: shown }, 'pass-through routes in use')
   }
 
   function refused({ message }: Error): void {
@@ -35,8 +34,4 @@ export function watchRoutes(app: FastifyInstance, file: string, pollMs: number):
   })
   app.addHook('onClose', async () => watched?.close())
   return (url) => table(url)
-}
-
-function shownRoute({ prefix, upstream, api }: ProxyRoute): object {
-  return { prefix, upstream, product: api }
 }

@@ -14,9 +14,7 @@ export type MediaInfo = Header & { contentType: string }
 /** How much of a file holds the header of nearly every one. */
 export const PREFIX_BYTES = 256 * 1024
 
-type Reader = (prefix: Uint8Array, totalBytes: number | null, rest: Piece) => Header
-
-const READERS: Record<string, Reader> = {
+const READERS: Record<string, (prefix: Uint8Array, totalBytes: number | null, rest: Piece) => Header> = {
   'image/png': pngHeader,
   'image/jpeg': jpegHeader,
   'image/webp': webpHeader,
@@ -45,6 +43,22 @@ export function mediaInfo(prefix: Uint8Array, totalBytes: number | null, rest: P
   if (contentType === null) return null
   const read = READERS[contentType]
   return { ...NOTHING, contentType, ...(read ? read(prefix, totalBytes, rest) : {}) }
+}
+
+/** The same of a file of a known size, which `read` reads at an offset: at most in so many places, and up to `PREFIX_BYTES` in each. */
+export async function readMediaInfo(
+  size: number,
+  placesMax: number,
+  read: (at: number, bytes: number) => Promise<Uint8Array>,
+): Promise<MediaInfo | null> {
+  const prefix = await read(0, PREFIX_BYTES)
+  let info = mediaInfo(prefix, size)
+  for (let places = 1; places < placesMax; places++) {
+    const at = info?.continuesAt ?? size
+    if (at >= size) break
+    info = mediaInfo(prefix, size, { at, bytes: await read(at, PREFIX_BYTES) })
+  }
+  return info
 }
 
 /** The type of a file by its first bytes (WHATWG MIME Sniffing, section 6, and the formats' own specifications), or null. */

@@ -75,6 +75,35 @@ export function parseSettingsFile<S extends TSchema>(setting: string, file: stri
   return { value: read.value, lineOf: read.lineOf, fail }
 }
 
+/** For a rejected read of the file of `setting`: throws a `SettingsFileError`. */
+export const unreadable =
+  (setting: string, file: string) =>
+  ({ code = 'error' }: NodeJS.ErrnoException): never => {
+    throw new SettingsFileError(setting, file, null, `cannot be read (${code})`)
+  }
+
+/** Where API keys are read from. `readFile` takes a path as its settings file has it, relative to that, and throws when it cannot be read. */
+export type KeySources = { env(name: string): string | undefined; readFile(path: string): string }
+
+/** The members that give an entry its API key: itself, the file that holds it, or the environment variable. */
+type KeyMembers = { apiKey?: string; apiKeyFile?: string; apiKeyEnv?: string }
+
+/** The API key of an entry; null if it has none. `fail` gets a member that is at fault, and what is wrong with it, without the key. */
+export function readKey(entry: KeyMembers, keys: KeySources, fail: (member: string, problem: string) => never): string | null {
+  const [member, other] = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => entry[name] !== undefined)
+  if (member === undefined) return null
+  if (other) fail(other, `cannot be combined with ${member}`)
+  const given = entry[member] ?? ''
+  let key = given
+  try {
+    if (member === 'apiKeyFile') key = keys.readFile(given).trim()
+  } catch (error) {
+    fail(member, `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+  }
+  if (member === 'apiKeyEnv') key = keys.env(given) || fail(member, `names ${given}, which is not set`)
+  return /^[\x21-\x7e]+$/.test(key) ? key : fail(member, 'must be a key of visible ASCII characters')
+}
+
 const shown = (place: Place): string => paramOf(place) ?? 'the file'
 
 /** The line of a member, from 1; for a missing one, that of its nearest existing ancestor. */

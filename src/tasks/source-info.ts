@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
-import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
+import { mediaInfo, readMediaInfo, type MediaInfo } from '../domain/media-info.ts'
 import { putNewest } from '../domain/long-lived-maps.ts'
 import { mediaSourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
 import type { Upload, UrlChecks } from './source-urls.ts'
@@ -36,14 +36,7 @@ export async function infoOf(
     const { stream } = await openFile(files, id, { start, end: Math.min(size, start + bytes) - 1 })
     return Buffer.concat(await (signal ? addAbortSignal(signal, stream) : stream).toArray())
   }
-  const prefix = await piece(0, PREFIX_BYTES)
-  let info = mediaInfo(prefix, size)
-  for (let pieces = 1; pieces < most; pieces++) {
-    const at = info?.continuesAt ?? size
-    if (at >= size) break
-    info = mediaInfo(prefix, size, { at, bytes: await piece(at, PREFIX_BYTES) })
-  }
-  return counted(info, size, budget, piece)
+  return counted(await readMediaInfo(size, most, piece), size, budget, piece)
 }
 
 /** What is read at once where the length of a file is counted. */

@@ -1,9 +1,8 @@
 /** Schema and validation of the UPSTREAMS file: the model servers, their keys, timeouts, retries and breakers. YAML or JSON (`docs/upstreams.md`). */
-import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName, REFUSED_BY_OPENAI } from './policy/documented-members.ts'
 import { headerFault, RESERVED_HEADERS } from '../http/header-fields.ts'
-import { parseSettingsFile } from '../domain/settings-file.ts'
+import { parseSettingsFile, readKey, type KeySources } from '../domain/settings-file.ts'
 import { WIRES, type WireName } from './wires/wire.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
@@ -63,9 +62,6 @@ export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'api
   model: string
 }
 
-/** Where API keys are read from. `readFile` throws when the file cannot be read. */
-export type KeySources = { env(name: string): string | undefined; readFile(path: string): string }
-
 /** Parses and validates the text of the file. Throws a `SettingsFileError`. */
 export function parseUpstreams(file: string, source: string, keys: KeySources): UpstreamSettings[] {
   const { value, fail } = parseSettingsFile('UPSTREAMS', file, UpstreamsFile, source)
@@ -73,17 +69,12 @@ export function parseUpstreams(file: string, source: string, keys: KeySources): 
   return upstreams.map((upstream, index) => {
     const failAt = (member: string, problem: string) => fail(['upstreams', index, member], problem)
     if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) failAt('name', 'must be unique')
-    return complete(upstream, file, keys, failAt)
+    return complete(upstream, keys, failAt)
   })
 }
 
-function complete(
-  upstream: Static<typeof UPSTREAM>,
-  file: string,
-  keys: KeySources,
-  fail: (member: string, problem: string) => never,
-): UpstreamSettings {
-  const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, wire, ...rest } = upstream
+function complete(upstream: Static<typeof UPSTREAM>, keys: KeySources, fail: (member: string, problem: string) => never): UpstreamSettings {
+  const { apiKey: _key, apiKeyFile: _file, apiKeyEnv: _env, baseUrl, model, headers, wire, ...rest } = upstream
   const url = URL.parse(baseUrl)
   const echo = baseUrl === 'echo:'
   if (!echo && (!url || !['http:', 'https:'].includes(url.protocol))) fail('baseUrl', 'must be an http or https address, or echo:')
@@ -92,10 +83,7 @@ function complete(
   checkMembers(upstream, fail)
   const fault = headerFault(headers, RESERVED_HEADERS)
   if (fault) fail('headers', fault)
-  const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => upstream[name] !== undefined)
-  if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
-  const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
-  if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
+  const key = readKey(upstream, keys, fail)
   const isOpenai = OPENAI.test(url?.hostname ?? '')
   const drop = isOpenai ? [...rest.drop, ...REFUSED_BY_OPENAI] : rest.drop
   return { ...rest, drop, wires: wiresOf(wire), headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
@@ -114,21 +102,5 @@ function checkMembers({ allow, drop, force }: Static<typeof UPSTREAM>, fail: (me
       return DECIDED_MEMBERS.includes(plain) || ((member === 'force' || plain !== name) && !isPlainName(plain))
     })
     if (wrong !== undefined) fail(member, `must not name ${JSON.stringify(wrong)}`)
-  }
-}
-
-function readKey(
-  path: string | undefined,
-  name: string | undefined,
-  file: string,
-  keys: KeySources,
-  fail: (member: string, problem: string) => never,
-): string | null {
-  if (name !== undefined) return keys.env(name) || fail('apiKeyEnv', `names ${name}, which is not set`)
-  if (path === undefined) return null
-  try {
-    return keys.readFile(resolve(dirname(file), path)).trim()
-  } catch (error) {
-    return fail('apiKeyFile', `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
   }
 }

@@ -4,8 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { watchFile } from '../concurrency/watched-file.ts'
-import { SettingsFileError } from '../domain/settings-file.ts'
+import { unreadable } from '../domain/settings-file.ts'
 import type { AnswerSource } from './http/answer.ts'
 import type { Upstream } from './http/upstream.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
@@ -14,8 +15,6 @@ import { FailoverCall, type CallSink, type UpstreamEvent, type UpstreamLog } fro
 import { openActiveUpstreams } from './active-upstreams.ts'
 import { parseUpstreams } from './upstreams-file.ts'
 import type { UpstreamCall, WireName } from './wires/wire.ts'
-
-export type UpstreamState = { name: string; breaker: ReturnType<Breaker['state']> }
 
 export type Upstreams = {
   /** The wires over which requests of a client's wire reach the upstreams, the preferred one first. */
@@ -30,7 +29,7 @@ export type Upstreams = {
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
   contextWindow(): number | null
-  states(): UpstreamState[]
+  states(): { name: string; breaker: ReturnType<Breaker['state']> }[]
   /** Sets the one observer of attempts and retries, for metrics. */
   observe(observer: (event: UpstreamEvent) => void): void
   /** Reads the file again now. An invalid file is logged and changes nothing. */
@@ -76,8 +75,9 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
     return derived
   }
 
+  const keys = { env, readFile: (path: string) => readFileSync(resolve(dirname(file ?? '.'), path), 'utf8') }
   const read = async () =>
-    parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
+    parseUpstreams(file ?? 'echo', file === null ? ECHO : await readFile(file, 'utf8').catch(unreadable('UPSTREAMS', file)), keys)
 
   const load = async () => active.apply(await read())
   const watched =
@@ -117,22 +117,7 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
 }
 
 function derivedFrom(all: readonly Upstream[]) {
-  return { all, allowed: allowedByAll(all), wires: wiresByClient(all) }
-}
-
-function wiresByClient(all: readonly Upstream[]): Record<WireName, readonly WireName[]> {
-  return { chat: wiresFor('chat', all), responses: wiresFor('responses', all), messages: wiresFor('messages', all) }
-}
-
-function allowedByAll([first, ...others]: readonly Upstream[]): Set<string> {
-  const entries = first?.settings.allow ?? []
-  return new Set(entries.filter((entry) => others.every(({ settings }) => settings.allow.includes(entry))))
-}
-
-async function textOf(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    throw new SettingsFileError('UPSTREAMS', file, null, `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
-  }
+  const allowed = new Set(all[0]?.settings.allow.filter((entry) => all.every(({ settings }) => settings.allow.includes(entry))))
+  const wires = { chat: wiresFor('chat', all), responses: wiresFor('responses', all), messages: wiresFor('messages', all) }
+  return { all, allowed, wires }
 }

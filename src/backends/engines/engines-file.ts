@@ -8,7 +8,7 @@ import { parseMoney } from '../../domain/money.ts'
 import { OPERATION_DEFINITIONS, OPERATIONS, PICTURE_PIXELS, type Operation } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
-import { parseSettingsFile, SettingsFileError, type Place } from '../../domain/settings-file.ts'
+import { parseSettingsFile, unreadable, type Place } from '../../domain/settings-file.ts'
 
 export type EngineSetting = {
   name: string
@@ -178,10 +178,7 @@ export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minI
 
 /** The text of the file, or of the built-in table. Throws a `SettingsFileError` if it cannot be read. */
 export async function readText(file: string | null): Promise<string> {
-  if (file === null) return DEFAULT_ENGINES
-  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new SettingsFileError('ENGINES', file, null, `cannot be read (${error.code})`)
-  })
+  return file === null ? DEFAULT_ENGINES : readFile(file, 'utf8').catch(unreadable('ENGINES', file))
 }
 
 /** Parses the text of the file, or of the built-in table. Throws a `SettingsFileError`. */

@@ -381,8 +381,8 @@ t.test('wrong options are refused in one sentence without the key', async (t) =>
   const cases: [Record<string, unknown>, string | RegExp][] = [
     [{}, 'apiKey, apiKeyFile or apiKeyEnv is missing'],
     [{ apiKeyEnv: 'NOPE' }, 'apiKeyEnv names NOPE, which is not set'],
-    [{ apiKeyEnv: 'THE_KEY', apiKey: 'x' }, 'apiKeyEnv must not stand beside apiKey'],
-    [{ apiKey: 'two words' }, 'apiKey does not give a key that can stand in a header'],
+    [{ apiKeyEnv: 'THE_KEY', apiKey: 'x' }, 'apiKeyEnv cannot be combined with apiKey'],
+    [{ apiKey: 'two words' }, 'apiKey must be a key of visible ASCII characters'],
     [{ apiKey: 'x', baseUrl: 'ftp://a' }, 'baseUrl must be an http or https address'],
     [{ apiKey: 'x', baseUrl: 'http://a:b@c/v1' }, 'baseUrl must have no user, password, query or fragment'],
     [{ apiKey: 'x', headers: { Host: 'a' } }, 'headers must not set Host'],

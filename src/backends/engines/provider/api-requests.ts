@@ -4,6 +4,7 @@
  */
 import { Readable } from 'node:stream'
 import { errors, Pool } from 'undici'
+import { readAtMost } from '../../../http/bounded-body.ts'
 import { traced } from '../../../tracing/tracing.ts'
 import type { Reach } from './settings.ts'
 
@@ -90,7 +91,11 @@ export function openApi({ base, headers, timeouts, key }: Reach, clock: () => nu
     answer.body.on('error', () => {})
     const { statusCode: status, headers: received } = answer
     const head = { outcome: 'answered', status, headers: received, retryAfterMs: retryAfterMs(received['retry-after'], clock()) } as const
-    if (!save || status < 200 || status >= 300) return { ...head, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
+    if (!save || status < 200 || status >= 300) {
+      const whole = await readAtMost(answer.body, maxBytes)
+      if (whole === null) throw new TooLarge(`the answer is larger than ${maxBytes} bytes`)
+      return { ...head, body: parsed(withoutKey(whole.toString(), bearer)) }
+    }
     await save(answer.body)
     return { ...head, body: null }
   }
@@ -115,17 +120,6 @@ export function openApi({ base, headers, timeouts, key }: Reach, clock: () => nu
     },
     close: () => (pool.closed ? Promise.resolve() : pool.close()),
   }
-}
-
-async function whole(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  for await (const chunk of body) {
-    bytes += chunk.length
-    if (bytes > maxBytes) throw new TooLarge(`the answer is larger than ${maxBytes} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
 }
 
 /** Errors of a provider are logged, and some quote the request. */

@@ -1,9 +1,9 @@
 /** What an engine of a provider is handed besides the options of its entry. */
+import type { KeySources } from '../../../domain/settings-file.ts'
 import type { Egress } from '../../../egress/egress.ts'
 
 export type Outside = {
-  /** Where keys come from. `readFile` takes a path as the ENGINES file has it, relative to that file, and throws when there is no such file. */
-  keys: { env(name: string): string | undefined; readFile(path: string): string }
+  keys: KeySources
   /** Opens a guarded fetch that lets the hosts of the provider through besides what is public. */
   openGuard(allow: readonly string[]): Pick<Egress, 'request'>
   /** Epoch milliseconds. */

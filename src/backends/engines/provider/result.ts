@@ -2,7 +2,7 @@
 import { pipeline } from 'node:stream/promises'
 import type { Reply } from '../../../egress/egress.ts'
 import { notMade, type Made, type NotMade, type EngineRequest, type Run } from '../engine.ts'
-import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-info.ts'
+import { readMediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Api, Call } from './api-requests.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
 import type { Limits, Unit } from '../../../domain/media-generations.ts'
@@ -26,6 +26,8 @@ export const FORMATS: Readonly<Record<string, string>> = {
 
 const DOWNLOAD_MS = 1_800_000
 const REDIRECTS = 3
+/** A few boxes lie between the beginning of a video and its index. */
+const PLACES_MAX = 17
 /** Encoders round to whole frames. */
 const SLACK_MS = 1000
 
@@ -141,7 +143,7 @@ const unescapeBytes = (text: string): string =>
 export async function measured(fetched: Fetched, request: EngineRequest, limits: Limits): Promise<Made | NotMade> {
   if (fetched.outcome === 'failed') return fetched
   const { content } = fetched
-  const info = await infoOf(content)
+  const info = await readMediaInfo(content.bytes, PLACES_MAX, content.read)
   const failure = unfit(info, content.bytes, request, limits) ?? (info && (await broken(content, info.contentType)))
   if (failure !== null || info === null) {
     await content.release()
@@ -176,17 +178,6 @@ export function together(results: readonly (Made | NotMade)[]): Made | NotMade {
 async function broken(content: Content, contentType: string): Promise<NotMade | null> {
   const defect = await defectOf(content, contentType)
   return defect === null ? null : faulty(`the result of ${content.bytes} bytes is broken: ${defect}`, true)
-}
-
-async function infoOf(content: Content): Promise<MediaInfo | null> {
-  const prefix = await content.read(0, PREFIX_BYTES)
-  let info = mediaInfo(prefix, content.bytes)
-  // A few boxes lie between the beginning of a video and its index.
-  for (let pieces = 0; info && info.continuesAt !== null && pieces < 16; pieces++) {
-    const at = info.continuesAt
-    info = mediaInfo(prefix, content.bytes, { at, bytes: await content.read(at, PREFIX_BYTES) })
-  }
-  return info
 }
 
 function unfit(info: MediaInfo | null, bytes: number, { format }: EngineRequest, limits: Limits): NotMade | null {

@@ -1,8 +1,7 @@
 /** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
 import { Type, type Static, type TObject } from 'typebox'
 import { headerFault, RESERVED_HEADERS } from '../../../http/header-fields.ts'
-import { readSettingsFile } from '../../../domain/settings-file.ts'
-import type { Outside } from './environment.ts'
+import { readKey, readSettingsFile, type KeySources } from '../../../domain/settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const milliseconds = (fallback: number, description: string) =>
@@ -60,7 +59,7 @@ export function readOptions<S extends TObject>(schema: S, options: Record<string
 const OURS = new Set([...RESERVED_HEADERS, 'idempotency-key'])
 
 /** Checks what the schema cannot see. Throws an Error of one sentence; it never holds the key. */
-export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys: Outside['keys']): Reach {
+export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys: KeySources): Reach {
   const { baseUrl, headers, resultHosts, timeouts } = options
   const base = URL.parse((baseUrl ?? vendorUrl).replace(/\/+$/, ''))
   if (!base || !['http:', 'https:'].includes(base.protocol)) throw new Error('baseUrl must be an http or https address')
@@ -68,29 +67,10 @@ export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys:
     throw new Error('baseUrl must have no user, password, query or fragment')
   const fault = headerFault(headers, OURS)
   if (fault) throw new Error(`headers ${fault}`)
-  const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => options[name] !== undefined)
-  if (given.length > 1) throw new Error(`${given[1]} must not stand beside ${given[0]}`)
-  if (given.length === 0 && baseUrl === undefined) throw new Error('apiKey, apiKeyFile or apiKeyEnv is missing')
-  const key = (): string | null => keyOf(options, keys)
-  key()
+  const fail = (member: string, problem: string): never => {
+    throw new Error(`${member} ${problem}`)
+  }
+  const key = (): string | null => readKey(options, keys, fail)
+  if (key() === null && baseUrl === undefined) throw new Error('apiKey, apiKeyFile or apiKeyEnv is missing')
   return { base, isNamed: baseUrl !== undefined, headers, resultHosts: resultHosts.map((host) => host.toLowerCase()), timeouts, key }
-}
-
-function keyOf({ apiKey, apiKeyFile, apiKeyEnv }: Static<typeof Shared>, keys: Outside['keys']): string | null {
-  const fail = (member: string, what: string): never => {
-    throw new Error(`${member} ${what}`)
-  }
-  const sendable = (member: string, key: string): string =>
-    /^[\x21-\x7e]+$/.test(key) ? key : fail(member, 'does not give a key that can stand in a header')
-  if (apiKey !== undefined) return sendable('apiKey', apiKey)
-  if (apiKeyEnv !== undefined)
-    return sendable('apiKeyEnv', keys.env(apiKeyEnv) || fail('apiKeyEnv', `names ${apiKeyEnv}, which is not set`))
-  if (apiKeyFile === undefined) return null
-  let content = ''
-  try {
-    content = keys.readFile(apiKeyFile)
-  } catch (error) {
-    fail('apiKeyFile', `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
-  }
-  return sendable('apiKeyFile', content.trim())
 }

@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { Agent, request as send } from 'undici'
 import { Unavailable } from '../../../domain/errors.ts'
+import { readAtMost } from '../../../http/bounded-body.ts'
 import type { Credentials } from '../files.ts'
 import type { S3Address } from './s3-url.ts'
 
@@ -72,7 +73,8 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     const { statusCode: status, body: stream } = response
     const facts = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
     if (status < 300 && answer === 'stream') return { outcome: 'answered', status, headers: facts, text: '', body: stream }
-    const text = await readText(stream)
+    const text = (await readAtMost(stream, XML_MAX))?.toString()
+    if (text === undefined) throw new Error('the answer of S3 exceeds the size limit')
     // S3 answers long operations with 200 before their outcome is known.
     const failed = status >= 300 || (answer === 'xml' && text.includes('<Error>'))
     if (!failed) return { outcome: 'answered', status, headers: facts, text, body: null }
@@ -112,17 +114,6 @@ export function errorOf({ method }: S3Request, { status, code, message }: Refuse
 
 function isTemporary({ status, code }: Refused): boolean {
   return (status >= 500 && status !== 501) || status === 429 || code === 'RequestTimeout' || code === 'OperationAborted'
-}
-
-async function readText(stream: Readable): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > XML_MAX) throw new Error('the answer of S3 exceeds the size limit')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString()
 }
 
 /** The text of the first element with this name, or an empty string. S3's answers are flat, so they need no XML parser. */

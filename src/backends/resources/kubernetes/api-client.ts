@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { V1Status } from '@kubernetes/client-node'
 import type { Dispatcher } from 'undici'
 import { Refused, Unavailable } from '../../../domain/errors.ts'
+import { readAtMost } from '../../../http/bounded-body.ts'
 import type { Connection, Credentials } from './credentials/credentials.ts'
 import { openConcurrencyLimit } from './concurrency-limit.ts'
 
@@ -119,8 +120,8 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     { statusCode, body }: Dispatcher.ResponseData,
     maxBytes = Infinity,
   ): Promise<ApiResponse<never>> {
-    const text = await textOf(body, maxBytes)
-    if (text === null) return { status: 413, body: { message: `more than ${maxBytes} bytes` } as never }
+    const text = (await readAtMost(body, maxBytes))?.toString()
+    if (text === undefined) return { status: 413, body: { message: `more than ${maxBytes} bytes` } as never }
     const parsed = text.startsWith('{') ? JSON.parse(text) : { message: text.slice(0, 200) }
     if (statusCode === 401 || statusCode === 429 || statusCode >= 500)
       throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
@@ -164,18 +165,6 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       observer = next
     },
   }
-}
-
-/** The text of a body; null for one of more bytes, whose connection is closed. */
-async function textOf(body: Dispatcher.ResponseData['body'], maxBytes: number): Promise<string | null> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes > maxBytes) return null
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString()
 }
 
 /** A failed response as an error with the method, path, status and message; `Refused` if a retry would not help. */
