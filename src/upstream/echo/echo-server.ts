@@ -6,12 +6,27 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { chatEvents, chatJson, type ChatBody, type AnswerHead } from './echo-chat.ts'
+import { parsedMembers } from '../wires/allowlist.ts'
+import { chatEvents, chatJson, type AnswerHead, type ChatBody } from './echo-chat.ts'
 import { messagesEvents, messagesJson, type MessagesBody } from './echo-messages.ts'
 import { responsesEvents, responsesJson, type ResponsesBody } from './echo-responses.ts'
 
 /** Not imported: an import reads all members of the module, and so loads the whole library of `fetch`, 6 MB. */
 const { createServer } = process.getBuiltinModule('node:http')
+
+type Body = ChatBody & MessagesBody & ResponsesBody
+type EchoWire = {
+  said: 'messages' | 'input'
+  json(body: Body, head: AnswerHead): object
+  events(body: Body, head: AnswerHead): Iterable<{ event?: string; data: string; waitMs: number }>
+}
+
+/** By path. `said`: the member with the conversation. */
+const WIRES: Record<string, EchoWire> = {
+  '/v1/chat/completions': { said: 'messages', json: chatJson, events: chatEvents },
+  '/v1/responses': { said: 'input', json: responsesJson, events: responsesEvents },
+  '/v1/messages': { said: 'messages', json: messagesJson, events: messagesEvents },
+}
 
 export type Echo = { url: string; token: string; close(): Promise<void> }
 
@@ -46,40 +61,19 @@ async function handle(request: IncomingMessage, response: ServerResponse, token:
   const chunks: Buffer[] = []
   for await (const chunk of request) chunks.push(chunk as Buffer)
   if (!authorized(request.headers.authorization ?? '', token)) return json(response, 401, errorBody('invalid_api_key', 'Unknown key.'))
-  const body = parsed(Buffer.concat(chunks))
+  const body = (parsedMembers(Buffer.concat(chunks).toString()) ?? {}) as Body
   const head = { id: randomBytes(12).toString('hex'), model: 'echo', created: Math.floor(Date.now() / 1000) }
-  const { messages, input } = body as { messages?: unknown; input?: unknown }
-  if (request.url === '/v1/chat/completions' && Array.isArray(messages)) return chat(response, body as ChatBody, head)
-  if (request.url === '/v1/responses' && (typeof input === 'string' || Array.isArray(input)))
-    return responses(response, body as ResponsesBody, head)
-  if (request.url === '/v1/messages' && Array.isArray(messages)) return message(response, body as MessagesBody, head)
-  json(response, 400, errorBody('invalid_value', 'Not a request of a wire that the echo speaks.'))
+  const wire = WIRES[request.url ?? '']
+  const said = wire && body[wire.said]
+  if (!wire || !(Array.isArray(said) || (wire.said === 'input' && typeof said === 'string')))
+    return json(response, 400, errorBody('invalid_value', 'Not a request of a wire that the echo speaks.'))
+  return body.stream ? stream(response, wire.events(body, head)) : json(response, 200, wire.json(body, head))
 }
 
 function authorized(header: string, token: string): boolean {
   const given = Buffer.from(header)
   const expected = Buffer.from(`Bearer ${token}`)
   return given.length === expected.length && timingSafeEqual(given, expected)
-}
-
-function parsed(bytes: Buffer): object {
-  try {
-    return (JSON.parse(bytes.toString('utf8')) as object | null) ?? {}
-  } catch {
-    return {}
-  }
-}
-
-function chat(response: ServerResponse, body: ChatBody, head: AnswerHead): Promise<void> | void {
-  return body.stream ? stream(response, chatEvents(body, head)) : json(response, 200, chatJson(body, head))
-}
-
-function responses(response: ServerResponse, body: ResponsesBody, head: AnswerHead): Promise<void> | void {
-  return body.stream ? stream(response, responsesEvents(body, head)) : json(response, 200, responsesJson(body, head))
-}
-
-function message(response: ServerResponse, body: MessagesBody, head: AnswerHead): Promise<void> | void {
-  return body.stream ? stream(response, messagesEvents(body, head)) : json(response, 200, messagesJson(body, head))
 }
 
 function errorBody(code: string, message: string): object {

@@ -1,6 +1,6 @@
 /** Chooses how an upstream's response is read, by status and content type: as the answer, or as an error. */
-import { clientErrorIn, clientErrorOf, needsReasoning } from '../wires/client-error-mapping.ts'
-import { isMembers } from '../wires/allowlist.ts'
+import { clientErrorIn, clientErrorOf } from '../wires/client-error-mapping.ts'
+import { parsedMembers } from '../wires/allowlist.ts'
 import type { StreamRewriter, UpstreamCall } from '../wires/wire.ts'
 import { AttemptError } from './answer.ts'
 import { openJsonRewriter } from './json-rewriter.ts'
@@ -25,14 +25,17 @@ export function readerFor(
   if (encoding !== '' && encoding !== 'identity') throw new AttemptError(`content encoding ${encoding}`, status)
   if (status !== 200)
     return errorReader((text) => {
-      if (!hasReasoning && needsReasoning(status, text, call))
+      const error = clientErrorOf(status, text, call, hasReasoning)
+      if (error === 'needs reasoning')
         return new AttemptError('a turn came back without its reasoning', status, text.slice(0, 1000), null, 'with reasoning')
-      return clientErrorOf(status, text, call) ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head))
+      return error ?? new AttemptError(`status ${status}`, status, text.slice(0, 1000), retryAfterMs(head))
     })
   if (!call.stream) return openJsonRewriter(call)
   const type = head.contentType.toLowerCase()
   if (type === '' || type.startsWith('text/event-stream')) return call.openRewriter(templates)
-  return errorReader((text) => clientErrorIn(errorMember(text)) ?? new AttemptError(`content type ${type} instead of a stream`, status))
+  return errorReader(
+    (text) => clientErrorIn(parsedMembers(text)?.['error']) ?? new AttemptError(`content type ${type} instead of a stream`, status),
+  )
 }
 
 function errorReader(errorOf: (text: string) => Error): ErrorReader {
@@ -45,15 +48,6 @@ function errorReader(errorOf: (text: string) => Error): ErrorReader {
       return left > 0
     },
     end: () => errorOf(Buffer.concat(chunks).toString('utf8')),
-  }
-}
-
-function errorMember(text: string): unknown {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isMembers(value) ? value['error'] : null
-  } catch {
-    return null
   }
 }
 

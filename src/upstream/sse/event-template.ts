@@ -1,6 +1,6 @@
 /** Makes a template of an event: puts marks into its placeholders, rebuilds it, and splits both at the marks. */
 import { isMembers } from '../wires/allowlist.ts'
-import type { Ids } from '../wires/encrypted-ids.ts'
+import type { SealingIds } from '../wires/encrypted-ids.ts'
 import { endOf, type TokenKind } from './json-tokens.ts'
 import { bytesOf, textOf } from './sse-parser.ts'
 
@@ -37,7 +37,7 @@ export function templateOf(
   raw: string,
   parsed: unknown,
   placeholders: readonly Placeholder[],
-  rebuild: (event: unknown, ids: Ids) => unknown,
+  rebuild: (event: unknown, ids: SealingIds) => unknown,
 ): Template | null {
   const marked = structuredClone(parsed)
   let text = raw
@@ -79,7 +79,7 @@ function looksMarked(json: string, found: Found[]): boolean {
 type Found = { placeholder: Placeholder; encoded: string }
 
 /** Ids that leave a mark for an id in a placeholder. Any other id belongs to one stream and subscription: an event that has one is no template. */
-function markingIds(ordered: Found[]): Ids & { isUsed(): boolean } {
+function markingIds(ordered: Found[]): SealingIds & { isUsed(): boolean } {
   let used = false
   const use = () => {
     used = true
@@ -90,12 +90,7 @@ function markingIds(ordered: Found[]): Ids & { isUsed(): boolean } {
       const index = ordered.findIndex(({ placeholder, encoded }) => placeholder.kind === 'id' && encoded === JSON.stringify(id))
       return index < 0 ? use() : encryptedMark(prefix, index)
     },
-    decrypt: use,
     seal: use,
-    origin: '',
-    isFrom: () => false,
-    opened: new Map(),
-    pseudonym: use,
     fresh: use,
     isUsed: () => used,
   }

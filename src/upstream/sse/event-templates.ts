@@ -4,7 +4,7 @@
  * each, is rewritten by copying its values into the result. Any other event is parsed. So nothing unknown can pass, at a fraction of the cost
  * of parsing. All streams of an upstream share its templates: the result is what parsing would give, whoever's stream made the template.
  */
-import type { Ids } from '../wires/encrypted-ids.ts'
+import type { Ids, SealingIds } from '../wires/encrypted-ids.ts'
 import { templateOf, type OwnName, type Part, type Placeholder, type Template as TemplateText } from './event-template.ts'
 import { endOf } from './json-tokens.ts'
 import { flat } from './sse-parser.ts'
@@ -29,7 +29,13 @@ export type EventTemplates<F> = {
    * Makes a template of an event that was just parsed, unless there is one with these very facts. `rebuild` is called with the same event, marks in
    * its placeholders, and must use these ids and `OWN_MARKS` for the values of the stream; null when the event cannot be a template.
    */
-  learn(raw: string, parsed: unknown, placeholders: readonly Placeholder[], facts: F, rebuild: (event: unknown, ids: Ids) => unknown): void
+  learn(
+    raw: string,
+    parsed: unknown,
+    placeholders: readonly Placeholder[],
+    facts: F,
+    rebuild: (event: unknown, ids: SealingIds) => unknown,
+  ): void
 }
 
 /** The templates of one upstream, by the shape of the client's stream. */

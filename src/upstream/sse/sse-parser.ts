@@ -43,7 +43,7 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
     length += text.length
     if (length > MAX_EVENT_BYTES) throw new RangeError('an event is too large')
     // Joined only when a line may end, so that an event of many chunks is copied once and not once per chunk.
-    if (parts.length > 1 && !/[\r\n]/.test(text) && !endsWithCr(parts.at(-2))) return
+    if (parts.length > 1 && !/[\r\n]/.test(text) && !parts.at(-2)?.endsWith('\r')) return
     let whole = parts.length === 1 ? text : parts.join('')
     if (first && whole.length < 3) return
     if (first && whole.startsWith('\xEF\xBB\xBF')) whole = whole.slice(3)
@@ -111,8 +111,4 @@ export function bytesOf(text: string): string {
 /** Decodes UTF-8 bytes in a latin1 string. */
 export function textOf(bytes: string): string {
   return isAscii(bytes) ? bytes : Buffer.from(bytes, 'latin1').toString('utf8')
-}
-
-function endsWithCr(text: string | undefined): boolean {
-  return text !== undefined && text.endsWith('\r')
 }

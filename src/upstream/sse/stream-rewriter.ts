@@ -3,7 +3,8 @@
  * the process.
  */
 import { overLimit, type Failure } from '../../domain/errors.ts'
-import { openSseParser } from './sse-parser.ts'
+import { openSseParser, textOf } from './sse-parser.ts'
+import { isMembers, type Members } from '../wires/allowlist.ts'
 import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 
 /** How much more of a model's text is read for its usage after a stop sequence. */
@@ -73,6 +74,13 @@ export function openStreamRewriter(
       }),
     phase: () => phase,
   }
+}
+
+/** The event in the data of one. Throws `BadAnswer` for one that is no object, a SyntaxError for what is no JSON. */
+export function eventIn(data: string): Members {
+  const event: unknown = JSON.parse(textOf(data))
+  if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+  return event
 }
 
 /** The failure of an answer that has begun. `message` and `cause` are for the log only. */

@@ -3,12 +3,14 @@
  * event equals the one before it in all but its text and what the client does not get, and that one became a single event with that text.
  * Whatever else it did to the state of the translation, it has done already.
  */
-import type { Placeholder } from '../sse/event-template.ts'
-import { openEventTemplates, type TemplateSets, type TemplateStream } from '../sse/event-templates.ts'
+import type { OwnName, Placeholder } from '../sse/event-template.ts'
+import { openEventTemplates, type TemplateSets } from '../sse/event-templates.ts'
+import { eventIn } from '../sse/stream-rewriter.ts'
 import { isMembers, type Members } from '../wires/allowlist.ts'
 import { inDelta, PLACEHOLDERS as CHAT } from '../wires/chat/chat-stream.ts'
+import { DELTA_HEAD } from '../wires/messages/message-object.ts'
 import { PLACEHOLDERS as MESSAGES } from '../wires/messages/message-stream.ts'
-import { PLACEHOLDERS as RESPONSES } from '../wires/responses/responses-stream.ts'
+import { eventHead, PLACEHOLDERS as RESPONSES } from '../wires/responses/responses-stream.ts'
 import type { WireName } from '../wires/wire.ts'
 
 type Path = Placeholder['path']
@@ -16,29 +18,39 @@ type Path = Placeholder['path']
 export type ContinuedText = {
   /** What the event becomes, or null for one that must be parsed. */
   rewrite(raw: string): string | null
-  /** Learns from an event that was parsed, and from what it became. */
-  parsed(raw: string, event: Members, became: readonly Members[]): void
+  /** The event. Throws `BadAnswer` for what is no object. */
+  parse(raw: string): Members
+  /** Notes what the event that was parsed last becomes. */
+  became(event: Members): void
+  /** Learns from it. */
+  learn(raw: string, event: Members): void
 }
 
-export type ContinuedStream = Pick<TemplateStream<string>, 'own' | 'head'> & {
-  /** An event with `OWN_MARKS` for the values of the stream. */
-  mark(event: Members): Members
+/** What the wire of the client has to have. */
+export type ContinuedStream = {
+  /** An event with `OWN_MARKS` for the values of the stream; without it the stream has none. */
+  mark?(event: Members): Members
+  /** The JSON for one of these; `event`: what the text before became. */
+  own?(name: OwnName, event: Members): string
   /** Gets each text as it stands between its quotes, to be added where the text before it went. */
-  grow(slice: string): void
+  grow?(slice: string): void
+  /** Sequences that are looked for in the text, parts of which are then held back: nothing is learned. */
+  stop?: readonly string[]
 }
 
-/** Of the events of a wire: whether each tells its type, where a text can be, what differs beside it, and what must be empty because a
- * translation collects it. */
-type Shape = { isTyped: boolean; texts: Path[]; ignored: Placeholder[]; empty: Path[] }
+/** Of the events of a wire: what stands before their JSON, whether each tells its type, where a text can be, what differs beside it, and what must be empty because
+ * a translation collects it. */
+type Shape = { head(json: string): string; isTyped: boolean; texts: Path[]; ignored: Placeholder[]; empty: Path[] }
 
 const SHAPES: Record<WireName, Shape> = {
   chat: {
     ...differing([...CHAT, inDelta('tool_calls', 0, 'custom', 'input'), inDelta('function_call', 'arguments')]),
+    head: () => 'data: ',
     isTyped: false,
     empty: [['choices', 1], ['choices', 0, 'logprobs'], inDelta('tool_calls', 1).path, inDelta('reasoning_details').path],
   },
-  responses: { ...differing(RESPONSES), isTyped: true, empty: [['logprobs']] },
-  messages: { ...differing(MESSAGES), isTyped: true, empty: [['delta', 'signature']] },
+  responses: { ...differing(RESPONSES), head: eventHead, isTyped: true, empty: [['logprobs']] },
+  messages: { ...differing(MESSAGES), head: () => DELTA_HEAD, isTyped: true, empty: [['delta', 'signature']] },
 }
 
 /** What differs between the deltas of a wire, where their streams say so. Of the rest nothing reaches a client of another wire. */
@@ -61,7 +73,7 @@ export function openContinuedText(
   sets: TemplateSets,
   from: WireName,
   to: WireName,
-  { mark, grow, own, head }: ContinuedStream,
+  { mark = (event) => event, own = () => '', grow = () => {}, stop = [] }: ContinuedStream,
 ): ContinuedText {
   const { isTyped, texts, ignored, empty } = SHAPES[from]
   /** What the last event and its translation are but for the text, if the next may continue it. */
@@ -69,11 +81,12 @@ export function openContinuedText(
   /** Its item, where the wire names one. */
   let item = ''
   let inVain = 0
+  let became: Members[] = []
   const templates = openEventTemplates<string>(sets, `${from} to ${to}`, {
     accept: (shape) => shape === last,
     meter: grow,
-    own,
-    head,
+    own: (name) => own(name, became[0] ?? {}),
+    head: SHAPES[to].head,
     ids: NO_IDS,
   })
 
@@ -84,9 +97,14 @@ export function openContinuedText(
       else inVain = 0
       return rewritten
     },
-    parsed(raw, event, became) {
+    parse(raw) {
+      became = []
+      return eventIn(raw)
+    },
+    became: (one) => void became.push(one),
+    learn(raw, event) {
       const [only, ...others] = became
-      if (!only || others.length > 0 || inVain++ >= MAX_IN_VAIN) return
+      if (stop.length > 0 || !only || others.length > 0 || inVain++ >= MAX_IN_VAIN) return
       const path = texts.find((one) => !isEmpty(valueAt(event, one)))
       if (!path || empty.some((one) => !isEmpty(valueAt(event, one)))) return
       const text = valueAt(event, path)

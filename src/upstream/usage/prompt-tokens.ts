@@ -40,7 +40,7 @@ function promptOf(body: Members): { text: string; inline: number } {
   let inline = 0
   const add = (value: unknown): void => {
     if (typeof value === 'string') {
-      if (isData(value)) inline += INLINE_TOKENS
+      if (value.length >= DATA_LENGTH && !NOT_BASE64.test(value.replace(DATA_URL, ''))) inline += INLINE_TOKENS
       else texts.push(value)
     } else if (Array.isArray(value)) value.forEach(add)
     else if (isMembers(value)) {
@@ -53,8 +53,4 @@ function promptOf(body: Members): { text: string; inline: number } {
   }
   for (const name of PROMPT) add(own(body, name))
   return { text: texts.join('\n'), inline }
-}
-
-function isData(value: string): boolean {
-  return value.length >= DATA_LENGTH && !NOT_BASE64.test(value.replace(DATA_URL, ''))
 }

@@ -2,9 +2,9 @@
  * Allowlist of the members of an upstream's answer: builds a new value from known members and drops all others. A `Clean` returns the value to
  * pass on, or undefined to drop it.
  */
-import type { Ids } from './encrypted-ids.ts'
+import type { SealingIds } from './encrypted-ids.ts'
 
-export type Clean = (value: unknown, ids: Ids) => unknown
+export type Clean = (value: unknown, ids: SealingIds) => unknown
 
 export type Members = Record<string, unknown>
 
@@ -22,6 +22,21 @@ export function own(holder: Members, name: string): unknown {
 export function ownText(holder: Members, name: string): string {
   const value = own(holder, name)
   return typeof value === 'string' ? value : ''
+}
+
+/** The value of a JSON text; undefined for a text that is none. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}
+
+/** The object of a JSON text; null for any other text. */
+export function parsedMembers(text: string): Members | null {
+  const value = parsedJson(text)
+  return isMembers(value) ? value : null
 }
 
 export const text: Clean = (value) => (typeof value === 'string' ? value : undefined)

@@ -4,7 +4,7 @@
  */
 import { Failure, type FaultCode } from '../../domain/errors.ts'
 import { DOCUMENTED_MEMBERS } from '../policy/documented-members.ts'
-import { isMembers, ownText, type Members } from './allowlist.ts'
+import { isMembers, ownText, parsedJson, type Members } from './allowlist.ts'
 import type { UpstreamCall } from './wire.ts'
 
 /** Codes and types of upstream errors about a request → our code. */
@@ -55,26 +55,28 @@ const KNOWN_PARAMS = new Set(
   truncation prompt_cache_key safety_identifier call_id output arguments id encrypted_content web_search_options`.split(/\s+/),
 )
 
-/**
- * Maps a response other than 200 to a call. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
- * unavailable, overloaded, or refuses our key, model or path.
- */
-export function clientErrorOf(status: number, body: string, call: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
-  if (status !== 400 && status !== 413 && status !== 422) return null
-  const error = errorIn(parsed(body)) ?? {}
-  const failure = status === 413 ? new Failure('payload_too_large') : refusalOf(error, body, call)
-  return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(error)}`) })
-}
-
 /** Of servers of thinking models: Kimi, DeepSeek, and others that run theirs. */
 const NEEDS_REASONING = /(?=.*reasoning_content)(?=.*(?:missing|must|required|passed back))/is
 const REFUSES_REASONING = /unsupported|not supported|unrecognized|unknown|unexpected|extra|not permitted|not allowed|must not/i
 
-/** Whether a response refuses a turn of a chat because it came back without its `reasoning_content`. */
-export function needsReasoning(status: number, body: string, { wire }: Pick<UpstreamCall, 'wire'>): boolean {
-  if (wire !== 'chat' || (status !== 400 && status !== 422)) return false
-  const message = messageOf(errorIn(parsed(body)) ?? {}, body)
-  return NEEDS_REASONING.test(message) && !REFUSES_REASONING.test(message)
+/**
+ * Maps a response other than 200 to a call. Returns the failure for the client when the request is at fault, `needs reasoning` when a turn of a chat came back
+ * without its `reasoning_content` (`hasReasoning`: it did not), or null when the upstream is at fault: it is unavailable, overloaded, or refuses our key, model
+ * or path.
+ */
+export function clientErrorOf(
+  status: number,
+  body: string,
+  { wire, isTranslation }: Pick<UpstreamCall, 'wire' | 'isTranslation'>,
+  hasReasoning: boolean,
+): Failure | 'needs reasoning' | null {
+  if (status !== 400 && status !== 413 && status !== 422) return null
+  const error = errorIn(parsedJson(body)) ?? {}
+  const message = (ownText(error, 'message') || body).slice(0, OWN_WORDS)
+  const isOfChat = wire === 'chat' && status !== 413 && !hasReasoning
+  if (isOfChat && NEEDS_REASONING.test(message) && !REFUSES_REASONING.test(message)) return 'needs reasoning'
+  const failure = status === 413 ? new Failure('payload_too_large') : refusalOf(error, message, isTranslation)
+  return failure && Object.assign(failure, { cause: new Error(`status ${status}${namesIn(error)}`) })
 }
 
 /** What tells the upstream's error and cannot quote the request: its code and type. For the log. */
@@ -83,10 +85,9 @@ function namesIn({ code, type }: Members): string {
   return `${named(code) ? `, code ${String(code)}` : ''}${named(type) ? `, type ${String(type)}` : ''}`
 }
 
-function refusalOf(error: Members, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
+function refusalOf(error: Members, message: string, isTranslation: boolean): Failure | null {
   const mapped = clientErrorIn(error)
   if (mapped) return mapped
-  const message = messageOf(error, body)
   const param = paramOf(error['param'])
   const isOfOperator = [error['code'], error['type']].some((one) => OPERATOR_CODES.has(String(one))) || OPERATOR_FAULT.test(message)
   if (isOfOperator || param === null) return null
@@ -99,8 +100,6 @@ function refusalOf(error: Members, body: string, { isTranslation }: Pick<Upstrea
       : { message: 'The model does not accept this request.' },
   )
 }
-
-const messageOf = (error: Members, body: string) => (ownText(error, 'message') || body).slice(0, OWN_WORDS)
 
 /** Maps an error object, also of a stream or of a 200. Returns null unless its code or type is known to be about the request. */
 export function clientErrorIn(error: unknown): Failure | null {
@@ -128,12 +127,4 @@ function paramOf(param: unknown): string | undefined | null {
   return param.length <= 100 && words.length > 0 && words.every((word) => KNOWN_PARAMS.has(word) || /^\d{1,5}$/.test(word))
     ? param
     : undefined
-}
-
-function parsed(body: string): unknown {
-  try {
-    return JSON.parse(body) as unknown
-  } catch {
-    return null
-  }
 }

@@ -26,6 +26,9 @@ export type Ids = {
   fresh(prefix: string): string
 }
 
+/** What an answer needs of them. */
+export type SealingIds = Pick<Ids, 'encrypt' | 'seal' | 'fresh'>
+
 const PREFIX = /^(?:chatcmpl-|[a-z]{2,8}_)/
 /** What is sealed: the content of a reasoning item, the signature of thinking, a call with its `extra_content`, the reasoning of another wire. */
 export type Sealed = 'enc' | 'sig' | 'call' | 'seal'
@@ -77,7 +80,10 @@ export function openIds(
         return body === null
           ? id
           : decrypted.get(subscription, id, () => {
-              if (++count > MAX_DECRYPTED) throw tooMany()
+              if (++count > MAX_DECRYPTED)
+                throw new Failure('invalid_request', {
+                  message: `A conversation may refer to ${MAX_DECRYPTED.toLocaleString('en')} calls and items of earlier answers. Shorten it.`,
+                })
               return decryptWithAny(keys, subscription, body) ?? id
             })
       },
@@ -98,12 +104,6 @@ export function openIds(
     }
     return ids
   }
-}
-
-function tooMany(): Failure {
-  return new Failure('invalid_request', {
-    message: `A conversation may refer to ${MAX_DECRYPTED.toLocaleString('en')} calls and items of earlier answers. Shorten it.`,
-  })
 }
 
 /** What follows the prefix of an id that we may have encrypted. */

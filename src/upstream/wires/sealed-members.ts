@@ -2,8 +2,8 @@
  * Sealing of members that a client must replay for the model's next turn and that may name a vendor: thought signatures, reasoning details,
  * reasoning. They travel encrypted (`encrypted-ids.ts`) in the id of a tool call, which every client replays, or in one opaque member.
  */
-import type { Ids } from './encrypted-ids.ts'
-import { isMembers, own, type Clean, type Members } from './allowlist.ts'
+import type { Ids, SealingIds } from './encrypted-ids.ts'
+import { isMembers, own, parsedMembers, type Clean, type Members } from './allowlist.ts'
 import { BadAnswer } from './wire.ts'
 
 /** Not part of any id that an upstream is known to give. */
@@ -12,7 +12,7 @@ const SEPARATOR = '\0'
 const MAX_EXTRA_LENGTH = 64 * 1024
 
 /** The id that the client gets for a tool call. `extra`: the call's `extra_content`, where vendors put the thought's signature. */
-export function sealCallId(id: string, extra: unknown, ids: Ids): string {
+export function sealCallId(id: string, extra: unknown, ids: SealingIds): string {
   const json = isMembers(extra) ? JSON.stringify(extra) : ''
   return json === '' || json.length > MAX_EXTRA_LENGTH ? ids.encrypt('call_', id) : ids.seal('call', id + SEPARATOR + json)
 }
@@ -21,7 +21,7 @@ export function sealCallId(id: string, extra: unknown, ids: Ids): string {
 export function openCallId(sealed: string, ids: Ids): { id: string; extra: Members | null } {
   const plain = ids.decrypt(sealed)
   const end = plain.indexOf(SEPARATOR)
-  return end < 0 ? { id: plain, extra: null } : { id: plain.slice(0, end), extra: parsed(plain.slice(end + 1)) }
+  return end < 0 ? { id: plain, extra: null } : { id: plain.slice(0, end), extra: parsedMembers(plain.slice(end + 1)) }
 }
 
 /** What a turn's reasoning consists of, by the wire that it came from. */
@@ -38,7 +38,7 @@ export type SealedReasoning = {
 const SEALED = /^seal[a-z]{2,4}_/
 
 /** Seals reasoning for the subscription of `ids`; `openReasoning` opens it. */
-export function sealReasoning(reasoning: SealedReasoning, ids: Ids): string {
+export function sealReasoning(reasoning: SealedReasoning, ids: SealingIds): string {
   return ids.seal('seal', JSON.stringify(reasoning))
 }
 
@@ -46,13 +46,13 @@ export function sealReasoning(reasoning: SealedReasoning, ids: Ids): string {
 export function openReasoning(sealed: unknown, ids: Ids): SealedReasoning | null {
   if (typeof sealed !== 'string' || !SEALED.test(sealed)) return null
   const plain = ids.decrypt(sealed)
-  const opened = plain === sealed ? null : (parsed(plain) as SealedReasoning | null)
+  const opened = plain === sealed ? null : (parsedMembers(plain) as SealedReasoning | null)
   for (const part of [opened?.details, opened?.item]) if (part) ids.opened.set(part, sealed)
   return opened
 }
 
 /** The one entry of `reasoning_details` that a chat client gets and replays. */
-export function sealedDetail(reasoning: SealedReasoning, ids: Ids): Members {
+export function sealedDetail(reasoning: SealedReasoning, ids: SealingIds): Members {
   return { type: 'reasoning.encrypted', data: sealReasoning(reasoning, ids) }
 }
 
@@ -128,14 +128,5 @@ function append(entry: Members, fragment: Members): void {
     const grows = ['text', 'summary', 'data'].includes(name) && typeof before === 'string' && typeof value === 'string'
     if (grows) entry[name] = before + value
     else if (value !== null && value !== undefined) entry[name] = value
-  }
-}
-
-function parsed(json: string): Members | null {
-  try {
-    const value: unknown = JSON.parse(json)
-    return isMembers(value) ? value : null
-  } catch {
-    return null
   }
 }

@@ -76,7 +76,8 @@ export function bodyWriter(
     const readable = (foreign.length > 0 ? withoutParts(conversation, new Set<unknown>(foreign)) : conversation) as Members[]
     built[name] = isUnmarked ? withoutCacheMarks(readable) : readable
     if (wire === 'chat' && target.needsReasoning) built[name] = withReasoning(built[name] as Members[])
-    if (wire === 'responses' && foreign.length > 0) built[name] = withoutItemIds(readable)
+    if (wire === 'responses' && foreign.length > 0)
+      built[name] = readable.map((item) => (NAMELESS.includes(ownText(item, 'type') || 'message') ? withoutMembers(item, ['id']) : item))
     return wire === 'messages' && foreign.length > 0 ? withAllowedThinking(built) : built
   }
   const isLarge = !isWithin(members, ONE_STRETCH)
@@ -92,10 +93,6 @@ const isCompaction = (part: object) => ['compaction', 'context_compaction'].incl
 
 /** The ids of these items are optional, and servers refuse those of others. */
 const NAMELESS = ['message', 'function_call', 'function_call_output', 'custom_tool_call', 'custom_tool_call_output']
-
-function withoutItemIds(items: readonly Members[]): Members[] {
-  return items.map((item) => (NAMELESS.includes(ownText(item, 'type') || 'message') ? withoutMembers(item, ['id']) : item))
-}
 
 /** Each turn of the model with `reasoning_content`. A space stands for what is not known: some servers refuse an empty text. */
 function withReasoning(messages: readonly Members[]): Members[] {

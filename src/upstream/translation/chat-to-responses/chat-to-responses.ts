@@ -14,7 +14,6 @@ import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } fr
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { OWN_MARKS } from '../../sse/event-template.ts'
 import type { TemplateSets } from '../../sse/event-templates.ts'
-import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import { openChatDeltas, type EmitDelta } from './chat-deltas.ts'
@@ -173,7 +172,6 @@ function openResponsesAsChat({ ids, createdAt, includeUsage, legacy, stop }: Con
   let tier: Members = {}
   let usage: unknown = null
   let written: RewriterOutput | null = null
-  let became: Members[] = []
   /** Whether the finish reason was written. */
   let isClosed = false
 
@@ -183,15 +181,15 @@ function openResponsesAsChat({ ids, createdAt, includeUsage, legacy, stop }: Con
     if (legacy) delete given['tool_calls']
     if (!head || Object.keys(given).length === 0) return
     const chunk = chunkOf(head, choice(given, logprobs, null), includeUsage, tier)
-    became.push(chunk)
+    continued.became(chunk)
     written?.write(chatEvent(chunk))
   })
   const deltas = openChatDeltas(ids, meter, ending.emit)
   const continued = openContinuedText(sets, 'responses', 'chat', {
-    head: () => 'data: ',
     mark: (chunk) => ({ ...chunk, id: OWN_MARKS.id, created: OWN_MARKS.created }),
     own: (name) => JSON.stringify(name === 'id' ? head?.id : head?.created),
     grow: meter.addEscaped,
+    stop,
   })
 
   const rewriter = openStreamRewriter((data, name, to) => {
@@ -199,12 +197,9 @@ function openResponsesAsChat({ ids, createdAt, includeUsage, legacy, stop }: Con
     if (rewritten !== null) return to.write(rewritten)
     written = to
     if (data === '[DONE]') return
-    became = []
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    const event = continued.parse(data)
     read(event, name, to)
-    // Of a text in which stop sequences are looked for, parts are held back.
-    if (stop.length === 0) continued.parsed(data, event, became)
+    continued.learn(data, event)
   })
 
   function read(event: Members, name: string, to: RewriterOutput): void {

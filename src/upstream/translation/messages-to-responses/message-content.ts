@@ -1,5 +1,5 @@
 /** The content of a message, built from the output of a response. */
-import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
+import { isMembers, ownText, parsedMembers, type Members } from '../../wires/allowlist.ts'
 import type { Stop } from '../../wires/messages/message-object.ts'
 import { openStopFilter } from '../stop-sequences.ts'
 import { signatureOf } from './thinking-signature.ts'
@@ -22,11 +22,8 @@ export function stopOf(response: Members): Stop {
   if (response['status'] === 'incomplete')
     return { reason: isMembers(details) && details['reason'] === 'content_filter' ? 'refusal' : 'max_tokens', sequence: null }
   if (output.some(({ type }) => type === 'function_call')) return { reason: 'tool_use', sequence: null }
-  return { reason: output.some(hasRefusal) ? 'refusal' : 'end_turn', sequence: null }
-}
-
-function hasRefusal({ content }: Members): boolean {
-  return Array.isArray(content) && (content as Members[]).some(({ type }) => type === 'refusal')
+  const parts = output.flatMap(({ content }) => (Array.isArray(content) ? (content as Members[]) : []))
+  return { reason: parts.some(({ type }) => type === 'refusal') ? 'refusal' : 'end_turn', sequence: null }
 }
 
 /** The content of a whole response, and its end. */
@@ -76,14 +73,7 @@ export function toolUseOf(item: Members): Members {
 }
 
 /** Arguments that a limit of tokens cut off are no JSON: the object is then empty, as the wire has no other form. */
-function inputOf(item: Members): unknown {
-  try {
-    const input: unknown = JSON.parse(ownText(item, 'arguments'))
-    return isMembers(input) ? input : {}
-  } catch {
-    return {}
-  }
-}
+const inputOf = (item: Members): Members => parsedMembers(ownText(item, 'arguments')) ?? {}
 
 function thinkingOf(item: Members): Members {
   const texts = (name: string) => ((item[name] ?? []) as Members[]).map((part) => ownText(part, 'text')).filter((text) => text !== '')

@@ -4,12 +4,11 @@ import { isMembers, ownText, type Members } from '../../wires/allowlist.ts'
 import type { Phase, StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import type { TemplateSets } from '../../sse/event-templates.ts'
-import { textOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage } from '../../usage/reported-usage.ts'
 import { openContinuedText } from '../continued-text.ts'
 import { openStopFilter, type StopFilter } from '../stop-sequences.ts'
 import { openContentBlocks } from './content-blocks.ts'
-import { endEvents, DELTA_HEAD, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
+import { endEvents, messageEvent, messageOf, type Stop } from '../../wires/messages/message-object.ts'
 import { messageUsage } from '../../wires/messages/message-usage.ts'
 import { blocksOf, stopOf, toolUseOf, withheldOf, type MessageContext } from './message-content.ts'
 import { signatureOf } from './thinking-signature.ts'
@@ -29,29 +28,20 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
   let stopped: Stop | null = null
   let begun = false
   let ended = false
-  let became: Members[] = []
   const emit = (event: Members) => {
-    became.push(event)
+    continued.became(event)
     written?.write(messageEvent(event))
   }
   const blocks = openContentBlocks(emit)
-  const continued = openContinuedText(sets, 'responses', 'messages', {
-    head: () => DELTA_HEAD,
-    mark: (event) => event,
-    own: () => '',
-    grow: () => {},
-  })
+  const continued = openContinuedText(sets, 'responses', 'messages', { stop: context.stopSequences })
 
   const rewriter = openStreamRewriter((data, _name, to) => {
     const rewritten = continued.rewrite(data)
     if (rewritten !== null) return to.write(rewritten)
     written = to
-    became = []
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) return
+    const event = continued.parse(data)
     read(event, to)
-    // Of a text in which stop sequences are looked for, parts are held back.
-    if (context.stopSequences.length === 0) continued.parsed(data, event, became)
+    continued.learn(data, event)
   })
 
   function read(event: Members, to: RewriterOutput): void {

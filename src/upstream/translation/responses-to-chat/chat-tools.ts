@@ -3,7 +3,7 @@
  * becomes a function with one text parameter, because only few chat servers have custom tools. Hosted tools are left out.
  */
 import { createHash } from 'node:crypto'
-import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { isMembers, own, ownText, parsedMembers, type Members } from '../../wires/allowlist.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 
 /** A tool as the client named it. */
@@ -117,13 +117,8 @@ export function customArguments(input: string): string {
 
 /** The input of a custom tool in the arguments of its function; arguments of another form are the input themselves. */
 export function customInput(given: string): string {
-  try {
-    const value: unknown = JSON.parse(given)
-    const input = isMembers(value) ? own(value, INPUT) : undefined
-    return typeof input === 'string' ? input : given
-  } catch {
-    return given
-  }
+  const input = own(parsedMembers(given) ?? {}, INPUT)
+  return typeof input === 'string' ? input : given
 }
 
 /** `tools` and `tool_choice` of the chat request, without a choice of a hosted tool. */

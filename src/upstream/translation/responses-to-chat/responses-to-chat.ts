@@ -6,13 +6,12 @@ import { chatErrorIn, usageIn } from '../../wires/chat/chat-stream.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { finishReasonOf, isFailedReason } from '../../wires/chat/finish-reasons.ts'
 import { completed, responseOf, translatedMembers, type RepeatedMembers, type Status } from '../../wires/responses/response-object.ts'
-import { eventHead, FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
+import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { bodyWriter } from '../../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../../wires/wire.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { OWN_MARKS } from '../../sse/event-template.ts'
 import type { TemplateSets } from '../../sse/event-templates.ts'
-import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { chatMessages } from './chat-messages.ts'
@@ -131,15 +130,13 @@ function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): 
   let written: RewriterOutput | null = null
   let terminalEvent: (estimate: Usage) => string = () => ''
   const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
-  let became: Members[] = []
   const output = openResponseOutput(tools, ids, meter, (event) => {
-    became.push(event)
+    continued.became(event)
     written?.write(numbered(event))
   })
   const continued = openContinuedText(sets, 'chat', 'responses', {
-    head: eventHead,
     mark: (event) => ({ ...event, item_id: OWN_MARKS.id, sequence_number: OWN_MARKS.sequence }),
-    own: (name) => (name === 'sequence' ? String(sequence++) : JSON.stringify(became[0]?.['item_id'])),
+    own: (name, { item_id: itemId }) => (name === 'sequence' ? String(sequence++) : JSON.stringify(itemId)),
     grow(slice) {
       meter.addEscaped(slice)
       output.grow(textOfSlice(slice))
@@ -151,15 +148,13 @@ function openChatAsResponses(context: Context, sets: TemplateSets = new Map()): 
     if (rewritten !== null) return to.write(rewritten)
     written = to
     if (data === '[DONE]') return finish(to)
-    became = []
-    const chunk: unknown = JSON.parse(textOf(data))
-    if (!isMembers(chunk)) throw new BadAnswer('a chunk is not an object')
+    const chunk = continued.parse(data)
     const failure = chatErrorIn(chunk)
     if (failure) return to.fail(failure)
     usage = usageIn(chunk) ?? usage
     if (typeof chunk['service_tier'] === 'string') tier = tierOf(chunk)
     for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : []) if (isMembers(choice)) add(choice, to)
-    continued.parsed(data, chunk, became)
+    continued.learn(data, chunk)
   })
 
   function add(choice: Members, to: RewriterOutput): void {

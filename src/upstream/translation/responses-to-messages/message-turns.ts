@@ -1,5 +1,5 @@
 /** The input of a Responses request as the turns of a Messages request. */
-import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
+import { isMembers, own, ownText, parsedJson, type Members } from '../../wires/allowlist.ts'
 import type { Ids } from '../../wires/encrypted-ids.ts'
 import { lacksThinking } from '../../wires/messages/allowed-thinking.ts'
 import { wireId } from '../../wires/messages/replayed-blocks.ts'
@@ -66,12 +66,8 @@ function toolUse(item: Members, id: string, input: Members, tools: ChatTools): M
 
 /** Arguments that a model wrote may be no JSON; the wire takes objects only. */
 function argumentsOf(given: string): Members {
-  try {
-    const value: unknown = JSON.parse(given)
-    return isMembers(value) ? value : { arguments: value }
-  } catch {
-    return given.trim() === '' ? {} : { arguments: given }
-  }
+  const value = given.trim() === '' ? {} : parsedJson(given)
+  return isMembers(value) ? value : { arguments: value === undefined ? given : value }
 }
 
 type OpenTurns = ReturnType<typeof openTurns>

@@ -1,12 +1,11 @@
 /** The answer of a Messages upstream, as JSON and as a stream, in the form in which a Responses upstream would have sent it. */
 import { isMembers, type Members } from '../../wires/allowlist.ts'
 import { inclusiveUsage, openStreamUsage } from '../../wires/messages/message-usage.ts'
-import { eventHead, FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
+import { FIRST, responseEvent } from '../../wires/responses/responses-stream.ts'
 import { BadAnswer, type StreamRewriter } from '../../wires/wire.ts'
 import { openStreamRewriter } from '../../sse/stream-rewriter.ts'
 import { OWN_MARKS } from '../../sse/event-template.ts'
 import type { TemplateSets } from '../../sse/event-templates.ts'
-import { textOf } from '../../sse/sse-parser.ts'
 import { readUsage } from '../../usage/reported-usage.ts'
 import { openContinuedText, textOfSlice } from '../continued-text.ts'
 import type { ChatTools } from '../responses-to-chat/chat-tools.ts'
@@ -39,10 +38,9 @@ function responseWith(id: unknown, blocks: ResponseBlocks, reason: unknown, usag
 /** Passes the stream on to the rewriter of a Responses stream, event by event. */
 export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools, sets: TemplateSets = new Map()): StreamRewriter {
   let rewritten = ''
-  let became: Members[] = []
   const pass = (bytes: string) => (rewritten += responses.push(Buffer.from(bytes, 'latin1')))
   const emit = (event: Members) => {
-    became.push(event)
+    continued.became(event)
     pass(responseEvent(event))
   }
   let blocks: ResponseBlocks | null = null
@@ -50,9 +48,8 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   let reason: unknown = null
   const usage = openStreamUsage()
   const continued = openContinuedText(sets, 'messages', 'responses', {
-    head: eventHead,
     mark: (event) => ({ ...event, item_id: OWN_MARKS.id }),
-    own: () => JSON.stringify(became[0]?.['item_id']),
+    own: (_name, { item_id: itemId }) => JSON.stringify(itemId),
     grow: (slice) => blocks?.grow(textOfSlice(slice)),
   })
 
@@ -82,11 +79,9 @@ export function openMessagesRewriter(responses: StreamRewriter, tools: ChatTools
   }
 
   function parse(data: string, name: string): void {
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
-    became = []
+    const event = continued.parse(data)
     read(event, event['type'] ?? (name === '' ? undefined : name))
-    continued.parsed(data, event, became)
+    continued.learn(data, event)
   }
 
   const rewriter = openStreamRewriter((data, name, output) => {

@@ -1,5 +1,5 @@
 /** Allowlist of chat completions and their chunks: the members of OpenAI's wire, with our model name and our ids. */
-import type { Ids } from '../encrypted-ids.ts'
+import type { Ids, SealingIds } from '../encrypted-ids.ts'
 import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from '../allowlist.ts'
 import { chatUsage } from '../../usage/reported-usage.ts'
 import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
@@ -126,7 +126,7 @@ export function completionHead(ids: Ids, createdAt: number): CompletionHead {
 }
 
 /** The `service_tier` of an answer, if it is one of the wire. */
-export function tierOf(value: Members, ids: Ids): Members {
+export function tierOf(value: Members, ids: SealingIds): Members {
   const tier = serviceTier(value['service_tier'], ids)
   return tier === undefined ? {} : { service_tier: tier }
 }
@@ -145,7 +145,7 @@ export function chunkOf(head: CompletionHead, cleaned: unknown, includeUsage: bo
 }
 
 /** One chunk of a stream, or null if it has no choices for the client. */
-export function cleanChunk(value: Members, ids: Ids, head: CompletionHead, includeUsage: boolean): Members | null {
+export function cleanChunk(value: Members, ids: SealingIds, head: CompletionHead, includeUsage: boolean): Members | null {
   const cleaned = chunkChoices(value['choices'], ids) as Members[] | undefined
   if (!cleaned || cleaned.length === 0) return null
   const chunk = chunkOf(head, cleaned, includeUsage, tierOf(value, ids))

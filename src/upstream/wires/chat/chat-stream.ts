@@ -6,12 +6,12 @@ import type { Failure } from '../../../domain/errors.ts'
 import { chunkOf, cleanChunk, completionHead, hasFailedChoice, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
-import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { eventIn, openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import { isMembers, ownText, type Members } from '../allowlist.ts'
 import { isMark, OWN_MARKS, type Placeholder } from '../../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
-import { bytesOf, textOf } from '../../sse/sse-parser.ts'
+import { bytesOf } from '../../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../../usage/reported-usage.ts'
 import type { Usage } from '../../../domain/token-windows.ts'
 import { openDetailFragments, sealedDetail } from '../sealed-members.ts'
@@ -113,8 +113,7 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
   })
 
   function parse(data: string, output: RewriterOutput): void {
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) throw new BadAnswer('a chunk is not an object')
+    const event = eventIn(data)
     const failure = chatErrorIn(event)
     if (failure) return output.fail(failure)
     const isFirst = head === null

@@ -1,5 +1,20 @@
 /** Allowlists of the content blocks and deltas of a message, by type. Everything else is dropped. */
-import { id, isMembers, list, number, object, oneOf, or, own, ownText, tagged, text, type Clean, type Members } from '../allowlist.ts'
+import {
+  id,
+  isMembers,
+  list,
+  number,
+  object,
+  oneOf,
+  or,
+  own,
+  ownText,
+  parsedMembers,
+  tagged,
+  text,
+  type Clean,
+  type Members,
+} from '../allowlist.ts'
 import type { Ids } from '../encrypted-ids.ts'
 import { STOP_REASONS, type Stop } from './message-object.ts'
 import { sealSignature } from './sealed-thinking.ts'
@@ -32,12 +47,7 @@ const citation = tagged({
 /** Some servers send the object as its JSON. */
 const input: Clean = (value) => {
   if (typeof value !== 'string') return isMembers(value) ? value : {}
-  try {
-    const parsed: unknown = JSON.parse(value)
-    return isMembers(parsed) ? parsed : {}
-  } catch {
-    return {}
-  }
+  return parsedMembers(value) ?? {}
 }
 const caller = () => ({ type: 'direct' })
 const freshId =

@@ -1,15 +1,14 @@
 /** Stream of a message from an upstream of the wire: known events only, our ids and model, and the usage at the end. */
 import { messageErrorBody } from '../../../http/message-errors.ts'
-import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { eventIn, openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
 import type { Placeholder } from '../../sse/event-template.ts'
-import { textOf } from '../../sse/sse-parser.ts'
 import { openMeter } from '../../usage/output-meter.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
 import { isMembers, ownText, type Members } from '../allowlist.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import type { Ids } from '../encrypted-ids.ts'
-import { BadAnswer, type StreamRewriter } from '../wire.ts'
+import type { StreamRewriter } from '../wire.ts'
 import { blockDelta, contextMembers, stopOf } from './message-allowed-members.ts'
 import { openMessageBlocks } from './message-blocks.ts'
 import { DELTA_HEAD, endEvents, messageEvent, messageOf, type Stop } from './message-object.ts'
@@ -48,8 +47,7 @@ export function openNativeStream({ ids, promptTokens }: NativeContext, sets: Tem
     output = to
     const rewritten = templates.rewrite(data)
     if (rewritten !== null) return to.write(rewritten)
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    const event = eventIn(data)
     read(event, ownText(event, 'type') || name, data, to)
   })
 

@@ -2,8 +2,8 @@
  * Thinking that a client replays for its upstream. On the Messages wire its signature is encrypted, because it may name the model. For clients of the other
  * wires the block travels whole in the `encrypted_content` of a reasoning item, because the signature covers its text.
  */
-import { isMembers, type Members } from '../allowlist.ts'
-import type { Ids } from '../encrypted-ids.ts'
+import { parsedMembers, type Members } from '../allowlist.ts'
+import type { Ids, SealingIds } from '../encrypted-ids.ts'
 
 /** Begins no content of a Responses upstream. */
 const MARK = 'thinking:'
@@ -17,17 +17,11 @@ export function sealThinking(block: Members): string {
 
 /** The block of decrypted content; null for what is of another wire. */
 export function openThinking(content: unknown): Members | null {
-  if (typeof content !== 'string' || !content.startsWith(MARK)) return null
-  try {
-    const block: unknown = JSON.parse(content.slice(MARK.length))
-    return isMembers(block) ? block : null
-  } catch {
-    return null
-  }
+  return typeof content === 'string' && content.startsWith(MARK) ? parsedMembers(content.slice(MARK.length)) : null
 }
 
 /** The signature, or the data of redacted thinking, for the client. Never empty: clients leave out a block without one. */
-export function sealSignature(signature: string, ids: Ids): string {
+export function sealSignature(signature: string, ids: SealingIds): string {
   return ids.seal('sig', MARK + signature)
 }
 

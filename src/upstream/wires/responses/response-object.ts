@@ -47,7 +47,10 @@ export function repeatedMembers(body: Members, allow: ReadonlySet<string>, creat
   const repeated: Members = { created_at: createdAt, ...REPEATED }
   for (const name in REPEATED) repeated[name] = own(body, name) ?? REPEATED[name]
   if (own(body, 'tools')) Object.assign(repeated, offeredTools(repeated, allow))
-  repeated['tools'] = (repeated['tools'] as Members[]).map(repeatedTool)
+  // With the members of a function that a response must have.
+  repeated['tools'] = (repeated['tools'] as Members[]).map((tool) =>
+    tool['type'] === 'function' ? { description: null, parameters: null, strict: true, ...tool } : tool,
+  )
   const size = JSON.stringify(repeated).length
   return size > MAX_REPEATED_BYTES ? { ...repeated, instructions: null, tools: [], metadata: {}, text: REPEATED['text'] } : repeated
 }
@@ -60,11 +63,6 @@ export function translatedMembers(repeated: RepeatedMembers): RepeatedMembers {
 function offeredTools({ tools, tool_choice }: Members, allow: ReadonlySet<string>): Members {
   const offered = offeredToolMembers('responses', { tools, tool_choice }, { allow, drop: new Set() })
   return { tools: offered['tools'] ?? [], tool_choice: offered['tool_choice'] ?? REPEATED['tool_choice'] }
-}
-
-/** The members of a function that a response must have, where the request leaves them out. */
-function repeatedTool(tool: Members): Members {
-  return tool['type'] === 'function' ? { description: null, parameters: null, strict: true, ...tool } : tool
 }
 
 export type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'queued'
@@ -101,7 +99,8 @@ export function responseOf(
     access_programs: null,
     background: false,
     completed_at: status === 'completed' ? given['completed_at'] : null,
-    error: failure && responseError(failure),
+    // Codex treats `context_length_exceeded` and `rate_limit_exceeded` apart from other codes, which it retries.
+    error: failure && { code: failure.status < 500 ? failure.code : 'server_error', message: failure.message },
     incomplete_details: status === 'incomplete' ? { reason: details ?? 'max_output_tokens' } : null,
     model: MODEL,
     output: output ?? completeItems(given['output'], ids, ids.fresh) ?? [],
@@ -139,11 +138,6 @@ export function completeItem(one: Members, status: 'in_progress' | 'completed', 
     ...(needsCallId ? { call_id: id } : {}),
     ...one,
   }
-}
-
-/** The `error` of a failed response. Codex treats `context_length_exceeded` and `rate_limit_exceeded` apart from other codes, which it retries. */
-function responseError(failure: Failure): Members {
-  return { code: failure.status < 500 ? failure.code : 'server_error', message: failure.message }
 }
 
 /** Adds all text of cleaned items to the meter. */

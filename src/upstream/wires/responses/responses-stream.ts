@@ -1,9 +1,9 @@
 /** Stream of a response: known events only, our own sequence numbers, `event:` equal to `type`, and a complete response at the end. */
 import type { Failure } from '../../../domain/errors.ts'
 import type { Usage } from '../../../domain/token-windows.ts'
-import type { Ids } from '../encrypted-ids.ts'
+import type { Ids, SealingIds } from '../encrypted-ids.ts'
 import { openMeter } from '../../usage/output-meter.ts'
-import { openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
+import { eventIn, openStreamRewriter, overloaded, type RewriterOutput } from '../../sse/stream-rewriter.ts'
 import { clientErrorIn } from '../client-error-mapping.ts'
 import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
 import {
@@ -20,9 +20,9 @@ import { isMembers, object, type Members } from '../allowlist.ts'
 import { indexesOf, openOutputIndexes, type IndexedEvent } from './output-indexes.ts'
 import { OWN_MARKS, type Placeholder } from '../../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets } from '../../sse/event-templates.ts'
-import { bytesOf, textOf } from '../../sse/sse-parser.ts'
+import { bytesOf } from '../../sse/sse-parser.ts'
 import { estimatedResponseUsage, readUsage } from '../../usage/reported-usage.ts'
-import { BadAnswer, type StreamRewriter } from '../wire.ts'
+import type { StreamRewriter } from '../wire.ts'
 
 /** What differs between the deltas of an answer. */
 export const PLACEHOLDERS: readonly Placeholder[] = [
@@ -95,8 +95,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   })
 
   function parse(data: string, name: string, output: RewriterOutput): void {
-    const event: unknown = JSON.parse(textOf(data))
-    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    const event = eventIn(data)
     const kind = typeof event['type'] === 'string' ? event['type'] : name
     const response = isMembers(event['response']) ? event['response'] : {}
     if (response['usage']) usage = response['usage']
@@ -220,7 +219,7 @@ function openItemIds(ids: Ids) {
 }
 
 /** Null for an event whose item, part or annotation is not of the wire. */
-function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
+function cleanEvent(event: Members, kind: string, ids: SealingIds): Members | null {
   const cleaned = cleanMembers(event, ids) as Members
   for (const name of ['item', 'part', 'annotation']) if (event[name] !== undefined && cleaned[name] === undefined) return null
   return {
