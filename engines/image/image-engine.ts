@@ -2,9 +2,9 @@
  * The engine `local-image`: operations on pictures by sharp and ONNX Runtime. It is a package of its own, because those are large: a process that runs no engines
  * needs neither. Each run is a child process in a scratch folder of its own.
  */
-import { notMade, type Engine, type EngineRequest, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import { notMade, type Engine, type EngineRequest, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import { sweepScratch } from '../../src/backends/engines/process/scratch.ts'
-import { absolutePath, SCRATCH, scratchRuns, type Written } from '../../src/backends/engines/process/scratch-run.ts'
+import { absolutePath, SCRATCH, scratchRuns } from '../../src/backends/engines/process/scratch-run.ts'
 import { amountsAtMost } from '../../src/domain/media-operations.ts'
 import { MODEL_SCHEMAS, readModels, type Modelled, type Models } from './models.ts'
 import { checkModel, IMAGE_FORMATS, imageOperations, type ImageOperation, type ImageOutcome } from './operations.ts'
@@ -28,7 +28,7 @@ export const openLocalImage: OpenEngine = async (_name, options, { runs } = { ru
       control.signal.throwIfAborted()
       if (!runs || !Object.hasOwn(engine.offers, request.kind)) return notMade('not_supported', false)
       const operate = operations[request.kind as ImageOperation] as (run: object) => Promise<ImageOutcome>
-      return jobs.run(async (job) => written(await operate({ ...job, request: request as EngineRequest })), control)
+      return jobs.run((job) => operate({ ...job, request: request as EngineRequest }), control)
     },
     close: async () => jobs.ended(),
   }
@@ -49,8 +49,4 @@ function readOptions({ scratch = SCRATCH, ...others }: Record<string, unknown>):
   const unknown = Object.keys(others).find((name) => !Object.hasOwn(MODEL_SCHEMAS, name))
   if (unknown !== undefined) throw new Error(`type local-image has no option ${unknown}`)
   return { scratch: absolutePath('scratch', scratch), ...readModels(others) }
-}
-
-function written(result: ImageOutcome): Written | NotMade {
-  return result.outcome === 'made' ? result : notMade(result.code, result.retryable, result.cause, result.details)
 }

@@ -2,30 +2,21 @@
 import { stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { notMade, type NotMade } from '../../src/backends/engines/engine.ts'
 import type { Job, Written } from '../../src/backends/engines/process/scratch-run.ts'
 import type { AiEditJob } from './ai-edit.ts'
 import type { BackgroundRemoveJob } from './background-remove.ts'
 import type { CheckJob } from './check-model.ts'
-import type { TaskErrorDetails } from '../../src/domain/task.ts'
 import { runChildProgram } from './child-program.ts'
 import type { InpaintJob } from './inpaint.ts'
-import type { InputError } from './operation-result.ts'
 import { modelBytes, type Modelled, type Models } from './models.ts'
 import type { UpscaleJob } from './upscale.ts'
 
 /** `inputs` are files of the scratch folder, of any name but `result`. */
 export type ImageRun<Request> = Omit<Job, 'limits'> & { request: Request; limits: { pixels: number; bytes: number } }
 
-/** `cause` is for the operator's log. */
-export type ImageFailed = {
-  outcome: 'failed'
-  code: InputError['code'] | 'internal'
-  retryable: boolean
-  details?: TaskErrorDetails
-  cause: Error
-}
 /** The result is a file of the scratch folder. */
-export type ImageOutcome = Written | ImageFailed
+export type ImageOutcome = Written | NotMade
 
 export type ImageOperation = Modelled | 'ai_edit'
 
@@ -113,6 +104,6 @@ function pathOf({ inputs }: ImageRun<unknown>, role: 'media' | 'mask'): string {
   return inputs.find((input) => input.role === role)?.path ?? ''
 }
 
-function failed(code: ImageFailed['code'], cause: string, details?: TaskErrorDetails): ImageFailed {
-  return { outcome: 'failed', code, retryable: code === 'internal', ...(details && { details }), cause: new Error(cause) }
+function failed(code: NotMade['code'], cause: string, details?: NotMade['details']): NotMade {
+  return notMade(code, code === 'internal', new Error(cause), details)
 }

@@ -1,5 +1,5 @@
 /** Plan reconciler: gathers state, applies the commands of `reconcilePlan` to the subscription's record, and writes the status. */
-import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
+import { refusal } from '../../src/domain/api-keys.ts'
 import { grantOf, type Grant } from '../../src/domain/granted-allowances.ts'
 import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits-by-namespace.ts'
 import type { Message } from '../../src/domain/broker-messages.ts'
@@ -54,7 +54,7 @@ export async function runPlanPass(
     record,
     verdict: granted && planVerdict(limits, ref, granted, servicePrice, grants),
     answer: null,
-    activeKeys: countActive(keys, clock()),
+    activeKeys: new Set(keys.filter((key) => refusal(key, clock()) === null).map(({ keyId }) => keyId)).size,
     status: status && 'activeKeys' in status ? status : null,
   }
   for (let steps = 0; steps < MAX_STEPS; steps++) {
@@ -85,8 +85,4 @@ async function grantsOf(store: Store, namespace: string, now: number): Promise<G
     if (grant) grants.push(grant)
   }
   return grants
-}
-
-function countActive(keys: KeyVersion[], now: number): number {
-  return new Set(keys.filter((key) => refusal(key, now) === null).map(({ keyId }) => keyId)).size
 }

@@ -19,12 +19,10 @@ const SESSIONS_MAX = 10_000
 /** Keys of the subscription can change between the read of its record and its use. */
 const STALE_ATTEMPTS_MAX = 5
 
-type Caller = NonNullable<FastifyRequest['caller']>
-
 async function mediaCaller(app: FastifyInstance): Promise<void> {
   const count = openRates('session_requests', REQUESTS_PER_MINUTE, SESSIONS_MAX)
 
-  function callerOf(plan: Subscription, countedBy: string, isValid: () => Promise<boolean>): Caller {
+  function callerOf(plan: Subscription, countedBy: string, isValid: () => Promise<boolean>): NonNullable<FastifyRequest['caller']> {
     let { keysVersion } = plan
     const { id: subscription, tenant, product } = plan
     return {

@@ -21,8 +21,6 @@ const Query = Type.Object({
   since: Type.Optional(Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\d$' })),
 })
 
-type Day = Record<string, string | number>
-
 const NO_USAGE: CodingDay = { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
 /** `keyId` to the name of its ApiKey; what was spent in the AI Room has no key. */
 type Names = Map<string, string>
@@ -142,7 +140,7 @@ function kindDays({ usage }: Pick<MediaPeriod, 'usage'>): { date: string; kind: 
 const mediaDays = (period: Pick<MediaPeriod, 'usage'>) => kindDays(period).map((day) => ({ ...day, burned: formatMoney(day.burned) }))
 
 /** Of each day with an answered or a refused request. */
-function codingDays({ record: { coding } }: Pick<TenantPlan, 'record'>): (Day & { date: string })[] {
+function codingDays({ record: { coding } }: Pick<TenantPlan, 'record'>): (Record<string, string | number> & { date: string })[] {
   const refused = coding?.refusals?.days ?? {}
   const dates = [...new Set([...Object.keys(coding?.usage ?? {}), ...Object.keys(refused)])].sort()
   return dates.map((date) => {

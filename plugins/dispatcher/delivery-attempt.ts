@@ -44,7 +44,8 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const number = delivery.attempts.length + 1
   const at = clock()
   const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)), durationMs: 0 }
-  const apiKey = await signingKey(context, delivery.keyVersionId)
+  const version = await store.keyVersion(delivery.keyVersionId)
+  const apiKey = version && open(version.sealed, version.id, context.sealingKeys)
   if (apiKey === null) {
     await returnUnsigned(context, delivery, at)
     return { ...attempted, outcome: 'unsigned' }
@@ -58,10 +59,12 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     messageId: delivery.id,
     atMs: at,
   }
+  // The trace of the task continues at the receiver (W3C Trace Context).
+  const traceparent = currentTraceparent()
   const reply = await context.egress.request({
     url: delivery.url,
     method: 'POST',
-    headers: { ...signatureHeaders(signing), ...traceHeaders() },
+    headers: { ...signatureHeaders(signing), ...(traceparent !== null && { traceparent }) },
     body: delivery.body,
     deadlineMs: context.timeoutMs,
     maxBytes: ANSWER_BYTES,
@@ -70,13 +73,13 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     reuse: true,
     signal,
   })
-  const verdict = decide(reply)
-  if (verdict.error === 'canceled') {
+  const { outcome, ...answered } = decide(reply)
+  if (answered.error === 'canceled') {
     await store.returnDelivery(delivery.id, delivery.epoch, clock())
     return { ...attempted, outcome: 'returned' }
   }
   const endedAt = clock()
-  const next = verdict.outcome === 'delivered' ? null : afterFailure(context, delivery, endedAt)
+  const next = outcome === 'delivered' ? null : afterFailure(context, delivery, endedAt)
   const state = next === null ? 'delivered' : next.outcome === 'due' ? 'pending' : 'failed'
   const release = number === 1 ? releasedBy(delivery) : null
   const recorded = await store.recordAttempt(
@@ -86,15 +89,13 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
       number,
       at,
       durationMs: reply.durationMs,
-      statusCode: verdict.statusCode,
-      error: verdict.error,
-      responsePrefix: verdict.responsePrefix,
+      ...answered,
       ...(delivery.redelivery && { redelivery: true }),
     },
     { state, nextAttemptAt: next?.outcome === 'due' ? next.atMs : null },
     release === null ? null : { id: release, at: endedAt },
   )
-  return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending', durationMs: reply.durationMs }
+  return { ...attempted, outcome: recorded === 'lost' ? 'lost' : outcome, final: state !== 'pending', durationMs: reply.durationMs }
 }
 
 async function returnUnsigned({ store, log }: DeliveryContext, delivery: Delivery, at: number): Promise<void> {
@@ -105,20 +106,9 @@ async function returnUnsigned({ store, log }: DeliveryContext, delivery: Deliver
   await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
 }
 
-/** The trace of the task continues at the receiver (W3C Trace Context). */
-function traceHeaders(): Record<string, string> {
-  const traceparent = currentTraceparent()
-  return traceparent === null ? {} : { traceparent }
-}
-
 /** A redelivery that failed leaves the schedule as it was. */
 function afterFailure({ delaysMs, random }: DeliveryContext, delivery: Delivery, endedAtMs: number): ReturnType<typeof nextAttempt> {
   const { redelivery } = delivery
   if (!redelivery) return nextAttempt({ attempt: scheduledAttempts(delivery) + 1, endedAtMs, delaysMs, jitter: random() })
   return redelivery.resumeAt === null ? { outcome: 'failed' } : { outcome: 'due', atMs: redelivery.resumeAt }
-}
-
-async function signingKey(context: DeliveryContext, keyVersionId: string): Promise<string | null> {
-  const version = await context.store.keyVersion(keyVersionId)
-  return version ? open(version.sealed, version.id, context.sealingKeys) : null
 }

@@ -40,7 +40,10 @@ export function schemaOf(route: DocumentedRoute, brand: string): FastifySchema {
   return {
     ...own,
     ...operation,
-    ...(query ? { querystring: { ...query, required: requiredOf(query) } } : {}),
+    // A parameter with a default may be left out: its validated type has it nevertheless.
+    ...(query
+      ? { querystring: { ...query, required: query.required?.filter((name) => !('default' in (query.properties?.[name] ?? {}))) ?? [] } }
+      : {}),
     ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}),
     security,
     response: { ...response, ...(schema.response as object | undefined) },
@@ -48,11 +51,6 @@ export function schemaOf(route: DocumentedRoute, brand: string): FastifySchema {
 }
 
 type ParametersSchema = { properties?: Record<string, object>; required?: string[] }
-
-/** A parameter with a default may be left out: its validated type has it nevertheless. */
-function requiredOf({ properties = {}, required = [] }: ParametersSchema): string[] {
-  return required.filter((name) => !('default' in (properties[name] ?? {})))
-}
 
 function operationId(method: string, url: string): string {
   return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())}`

@@ -33,7 +33,8 @@ export function openDownloads({
     for (const key of keys) open.add(key, 1)
     let before = -1
     const timer = setInterval(() => {
-      const read = readBytes(response)
+      // The bytes of the connection that the system has taken for the client.
+      const read = response.socket ? response.socket.bytesWritten - response.socket.writableLength : 0
       if (read === before && (response.writableNeedDrain || response.writableEnded)) response.destroy()
       before = read
     }, stalledMs)
@@ -42,9 +43,4 @@ export function openDownloads({
       for (const key of keys) open.add(key, -1)
     })
   }
-}
-
-/** The bytes of the connection that the system has taken for the client. */
-function readBytes({ socket }: ServerResponse): number {
-  return socket ? socket.bytesWritten - socket.writableLength : 0
 }

@@ -6,7 +6,7 @@ import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/run-outcome.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { callerOf } from './caller.ts'
-import { deliveryList } from './delivery-list.ts'
+import { publicDelivery } from './delivery-list.ts'
 import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
@@ -44,7 +44,10 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, re
   routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) =>
     recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))),
   )
-  routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
+  routes.get(`/${path}/:id/deliveries`, one, async (request) => {
+    const { id } = await visible(request, request.params.id)
+    return { object: 'list', data: (await tasks.store.deliveries(id)).map(publicDelivery), has_more: false, next_cursor: null }
+  })
   // A HEAD request would keep a stream open.
   routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) =>
     stream(request, reply, await visible(request, request.params.id)),

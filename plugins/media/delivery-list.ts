@@ -1,12 +1,6 @@
 /** The webhook deliveries of a task with their attempts. */
-import type { Store } from '../../src/backends/store/store.ts'
 import { iso } from '../../src/domain/iso-time.ts'
-import type { Delivery, Task } from '../../src/domain/task.ts'
-
-/** `{object: "list", data}` of the task's deliveries, in the order of their creation. */
-export async function deliveryList(store: Store, task: Task): Promise<Record<string, unknown>> {
-  return { object: 'list', data: (await store.deliveries(task.id)).map(publicDelivery), has_more: false, next_cursor: null }
-}
+import type { Delivery } from '../../src/domain/task.ts'
 
 /** A delivery as the wire shows it. */
 export function publicDelivery(delivery: Delivery): Record<string, unknown> {

@@ -9,13 +9,11 @@ export type RefusalCounts = {
   flush(): Promise<void>
 }
 
-type Counts = { reasons: RefusedDay; keys: Record<string, number> }
-
 const ID_BYTES = 6
 
 /** `clock`: epoch milliseconds. */
 export function openRefusalCounts(store: Pick<Store, 'change'>, clock: () => number): RefusalCounts {
-  const waiting = new Map<string, Counts>()
+  const waiting = new Map<string, { reasons: RefusedDay; keys: Record<string, number> }>()
   return {
     count(subscription, keyId, reason) {
       const { reasons, keys } = waiting.getOrInsertComputed(subscription, () => ({ reasons: {}, keys: {} }))

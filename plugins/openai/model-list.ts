@@ -1,6 +1,5 @@
-/** Body of `GET /v1/models`: OpenAI's list (`data`) and the model catalogue of Codex (`models`) in one. */
+/** The one model as OpenAI and Anthropic list it. */
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
-import { codexModel } from './codex-catalogue.ts'
 
 /** The required `created` of OpenAI's list, epoch seconds. */
 const CREATED = 1_767_225_600
@@ -31,14 +30,4 @@ export function messagesModelEntry(contextWindow: number | null): object {
     line: null,
     retires_at: null,
   }
-}
-
-/** Body of `GET /v1/models` for clients of the Messages wire. */
-export function messagesModelList(contextWindow: number | null): object {
-  return { data: [messagesModelEntry(contextWindow)], has_more: false, first_id: MODEL, last_id: MODEL }
-}
-
-/** The list of the one model. `contextWindow` in tokens, or null when no upstream declares one. */
-export function modelList(contextWindow: number | null): object {
-  return { object: 'list', data: [modelEntry(contextWindow)], models: [codexModel(contextWindow)] }
 }

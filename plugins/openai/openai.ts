@@ -9,14 +9,15 @@ import { speaksMessages } from '../../src/http/message-errors.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openPromptCounts } from '../../src/upstream/usage/prompt-tokens.ts'
 import { checkMessagesBody } from '../../src/upstream/wires/messages/message-checks.ts'
-import { openModelNames, replaceAlias, withModel } from '../../src/upstream/wires/model-name.ts'
+import { MODEL, openModelNames, replaceAlias, withModel } from '../../src/upstream/wires/model-name.ts'
 import { readBody } from '../../src/upstream/wires/coding-request-validation.ts'
 import type { Members } from '../../src/upstream/wires/allowlist.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import { readCompaction, readRequest } from '../../src/upstream/exchange/read-request.ts'
 import type { ExchangeOptions } from '../../src/upstream/exchange/exchange.ts'
 import { exchangeFor, readsBy, type CodingRouteOptions } from './coding-route.ts'
-import { messagesModelEntry, messagesModelList, modelEntry, modelList } from './model-list.ts'
+import { codexModel } from './codex-catalogue.ts'
+import { messagesModelEntry, modelEntry } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
 import { STALLED_CLIENT_MS } from '../../src/http/stalled-clients.ts'
@@ -91,9 +92,11 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding', messages: 'always' }), { prefix: '/v1/messages' })
   app.get('/v1/responses', reads, refuseUpgrade)
   app.get('/v1/models', readsEither, async ({ headers, id }, reply) => {
-    if (!speaksMessages('by version', headers)) return modelList(upstreams.contextWindow())
+    const contextWindow = upstreams.contextWindow()
+    if (!speaksMessages('by version', headers))
+      return { object: 'list', data: [modelEntry(contextWindow)], models: [codexModel(contextWindow)] }
     reply.header('request-id', id)
-    return messagesModelList(upstreams.contextWindow())
+    return { data: [messagesModelEntry(contextWindow)], has_more: false, first_id: MODEL, last_id: MODEL }
   })
   app.get<{ Params: { model: string } }>('/v1/models/:model', readsEither, async ({ params, headers, id }, reply) => {
     if (params.model === '')

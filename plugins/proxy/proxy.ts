@@ -1,6 +1,6 @@
 /** Pass-through routes of PROXY_ROUTES: HTTP services behind a key and a plan, by @fastify/http-proxy (`docs/proxy.md`). */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { IncomingMessage, Server } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Agent, type Dispatcher } from 'undici'
@@ -36,7 +36,10 @@ async function proxy(scope: FastifyInstance, { file, pollMs = 1_000 }: ProxyOpti
   const matches = new WeakMap<IncomingMessage, Match>()
   const table = watchRoutes(scope, file, pollMs)
   constrain(scope, table, matches)
-  admitUpgrades(scope.server, table)
+  // Only handshakes for routes that admit WebSocket leave HTTP. To all other requests the Upgrade header means nothing.
+  Object.assign(scope.server, {
+    shouldUpgradeCallback: (request: IncomingMessage) => asksForWebSocket(request) && table(request.url ?? '')?.route.websocket === true,
+  })
 
   scope.decorateRequest('proxied', null)
   scope.removeAllContentTypeParsers()
@@ -81,13 +84,6 @@ function constrain(scope: FastifyInstance, table: RouteTable, matches: WeakMap<I
       if (match) matches.set(request, match)
       return match?.route.api
     },
-  })
-}
-
-/** Only handshakes for routes that admit WebSocket leave HTTP. To all other requests the Upgrade header means nothing. */
-function admitUpgrades(server: Server, table: RouteTable): void {
-  Object.assign(server, {
-    shouldUpgradeCallback: (request: IncomingMessage) => asksForWebSocket(request) && table(request.url ?? '')?.route.websocket === true,
   })
 }
 

@@ -3,8 +3,6 @@ import type { Duplex } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { WebSocket } from 'ws'
 
-type Share = ReturnType<FastifyInstance['openBodyShare']>
-
 /** RFC 6455, section 7.4.1, and the registry of close codes: try again later. */
 const BUSY = 1013
 /** What a frame counts beside its payload while it waits to be sent: its header, and the objects of a write. */
@@ -20,7 +18,7 @@ export type MessageMemory = {
 }
 
 /** Counts from now on, until both sockets are closed. A connection beyond the budget, or the share of its tenant, is closed with the code 1013. */
-export function countMessages(share: Share, socket: Duplex, service: WebSocket): MessageMemory {
+export function countMessages(share: ReturnType<FastifyInstance['openBodyShare']>, socket: Duplex, service: WebSocket): MessageMemory {
   const arrived = { client: 0, service: 0 }
   let client: WebSocket | null = null
 

@@ -18,8 +18,6 @@ const RETRY_MS = 1_000
  */
 const PENDING_MAX = 5000
 
-export type ClaimBy = 'message' | 'query'
-
 export type ClaimLoopOptions = {
   tasks: TaskContext
   slots: Pick<Slots, 'isFull' | 'hasRoom' | 'claimable' | 'room'>
@@ -30,7 +28,7 @@ export type ClaimLoopOptions = {
   /** Runs `then` after `ms`, unless the process stops. */
   later(ms: number, then: () => void): void
   isStopping: () => boolean
-  counted(by: ClaimBy, outcome: ClaimOutcome): void
+  counted(by: 'message' | 'query', outcome: ClaimOutcome): void
 }
 
 export type ClaimLoop = {

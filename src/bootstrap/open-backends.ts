@@ -111,7 +111,11 @@ async function openAll(
   )
   const clock = keep(await open('store', () => openStoreClock(unguarded, { log, registry, wall }), STORE_URL))
   measured = clock
-  await open('clock', async () => assertRight(clock))
+  // A process with a wrong clock does not start: it waits, alive and not ready.
+  await open('clock', async () => {
+    const { ok, detail } = clock.check()
+    if (!ok) throw new Unavailable('store', new Error(detail))
+  })
   const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })
   const { sealingKeys, derivedKeys } = await openKeys(config, store)
   const keysFit = sealingKeys === null || (await open('store', () => fitStore(sealingKeys, store), STORE_URL))
@@ -154,12 +158,6 @@ function usageOptions({ USAGE_MS, BROKER_URL, ROLE }: Config): StoreOptions {
     // Another role may be without the broker's address: what it stores would never be published.
     storesUsageOfOthers: ['all', 'gateway', 'worker'].includes(ROLE),
   }
-}
-
-/** A process with a wrong clock does not start: it waits, alive and not ready. */
-function assertRight(clock: StoreClock): void {
-  const { ok, detail } = clock.check()
-  if (!ok) throw new Unavailable('store', new Error(detail))
 }
 
 /** Locks DATA_DIR for this process. A role that writes nothing there does not create it. */

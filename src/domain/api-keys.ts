@@ -99,13 +99,15 @@ export type SealingKeys = readonly [Buffer, ...Buffer[]]
 
 /** Reads a sealing key file: 32 bytes in base64, one per line. Returns null if a line is anything else, or there is none. */
 export function parseSealingKeys(text: string): SealingKeys | null {
-  const keys = text
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '')
-    .map((line) => Buffer.from(line, 'base64'))
+  const keys = base64Lines(text)
   const [first, ...others] = keys
   return first && keys.every((key) => key.length === 32) ? [first, ...others] : null
+}
+
+/** The bytes of each line of a text in base64, without empty lines. */
+export function base64Lines(text: string): Buffer[] {
+  const lines = text.split('\n').map((line) => line.trim())
+  return lines.filter((line) => line !== '').map((line) => Buffer.from(line, 'base64'))
 }
 
 function sealingKeyId(key: Buffer): string {

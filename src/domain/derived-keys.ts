@@ -3,7 +3,7 @@
  * API key, and no sealing key follows from them. In each list the first signs or encrypts, and all verify or decrypt, as in the sealing keys.
  */
 import { hkdfSync } from 'node:crypto'
-import type { SealingKeys } from './api-keys.ts'
+import { base64Lines, type SealingKeys } from './api-keys.ts'
 
 /** `info` of HKDF and length in bytes. Changed, they would invalidate every link or id. */
 const PURPOSES = {
@@ -36,11 +36,7 @@ export function formatDerivedKeys(derived: DerivedKeys): string {
 
 /** Reads that text. Returns null if a line is anything else, such as a sealing key, or there is none. */
 export function parseDerivedKeys(text: string): DerivedKeys | null {
-  const lines = text
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '')
-    .map((line) => Buffer.from(line, 'base64'))
+  const lines = base64Lines(text)
   if (lines.length === 0 || lines.some((line) => line.length !== LINE_BYTES)) return null
   let from = 0
   return listsOf(([, length]) => {

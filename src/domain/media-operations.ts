@@ -155,11 +155,6 @@ export function amountsAtMost(request: GenerationRequest | OperationRequest, { p
 export type SourceInfo =
   (Pick<MediaInfo, 'contentType' | 'width' | 'height' | 'durationMs'> & Partial<Pick<MediaInfo, 'atMostMs'> & { bytes: number }>) | null
 
-/** A length (ms) with room for what headers and packets differ by: a tenth, and a second. */
-function withRoom(durationMs: number): number {
-  return durationMs * 1.1 + 1000
-}
-
 /**
  * The limits of the result of an operation: those of its route, or lower where the headers of all its media (without the mask) say so, with room for
  * their lengths.
@@ -186,7 +181,8 @@ function decidedBySources(request: OperationRequest, media: readonly SourceInfo[
   const sourceMs = media.reduce((sum, info) => sum + lengthOf(info), 0)
   const sourcePixels = Math.max(...media.map((info) => (info?.width && info.height ? info.width * info.height : Infinity)))
   return {
-    ...(durationMs && { durationMs: durationMs(request, withRoom(sourceMs)) }),
+    // With room for what headers and packets differ by: a tenth, and a second.
+    ...(durationMs && { durationMs: durationMs(request, sourceMs * 1.1 + 1000) }),
     ...(pixels && { pixels: pixels(request, sourcePixels) }),
   }
 }

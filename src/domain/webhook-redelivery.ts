@@ -41,13 +41,10 @@ export function redeliver(delivery: Delivery, now: number): Redelivery {
 
 /** When the next redelivery may be asked for, epoch ms: after redeliveries that failed in a row, as late as the schedule would be. */
 export function redeliverableAt({ attempts }: Pick<Delivery, 'attempts'>): number {
-  const failed = attempts.slice(attempts.findLastIndex(isDelivered) + 1).filter(isRedelivery)
+  const delivered = attempts.findLastIndex(({ statusCode }) => statusCode !== null && statusCode >= 200 && statusCode < 300)
+  const failed = attempts.slice(delivered + 1).filter(isRedelivery)
   const last = failed.at(-1)
   return last ? last.at + last.durationMs + (PAUSES_MS[Math.min(failed.length, PAUSES_MS.length) - 1] ?? 0) : 0
-}
-
-function isDelivered({ statusCode }: DeliveryAttempt): boolean {
-  return statusCode !== null && statusCode >= 200 && statusCode < 300
 }
 
 /** How many attempts of the schedule were made. */

@@ -122,13 +122,12 @@ async function storyOf(store: Store, task: Task): Promise<TaskStory> {
     leaseUntil: state === 'processing' ? task.sweepAt : null,
     readyAt: state === 'queued' ? (hold?.readyAt ?? null) : null,
     error: outcome?.outcome === 'failed' ? outcome.code : null,
-    results: outcome?.outcome === 'completed' ? resultsOf(outcome.result).map(resultStory) : [],
-    deliveries: (await store.deliveries(id)).map(deliveryStory),
+    results:
+      outcome?.outcome === 'completed'
+        ? resultsOf(outcome.result).map(({ contentType, bytes, expiresAt }) => ({ contentType, bytes, expiresAt }))
+        : [],
+    deliveries: (await store.deliveries(id)).map(({ event, host, state, nextAttemptAt, createdAt, attempts }) => {
+      return { event, host, state, nextAttemptAt, createdAt, attempts: attempts.map(({ responsePrefix: _theirs, ...attempt }) => attempt) }
+    }),
   }
-}
-
-const resultStory = ({ contentType, bytes, expiresAt }: TaskResult): TaskStory['results'][number] => ({ contentType, bytes, expiresAt })
-
-function deliveryStory({ event, host, state, nextAttemptAt, createdAt, attempts }: Delivery): DeliveryStory {
-  return { event, host, state, nextAttemptAt, createdAt, attempts: attempts.map(({ responsePrefix: _theirs, ...attempt }) => attempt) }
 }

@@ -11,7 +11,6 @@ import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts
 import { heldTask } from '../domain/subscription/ready-tasks.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { FINAL, type Task } from '../domain/task.ts'
-import { checkBody } from './idempotency-key.ts'
 import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
@@ -107,7 +106,7 @@ async function continueCreation(
   idempotency: Task['idempotency'],
   record: Subscription,
 ): Promise<Created> {
-  checkBody(task, idempotency)
+  if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
   const own = record.id === task.subscription ? record : await context.store.subscription(task.subscription)
   const now = context.clock()
   if (!isUnheld(task, own, now)) return { outcome: 'replayed', task, record }

@@ -1,16 +1,10 @@
 /** Idempotency-Key: the same key with the same body is the same task, with another body an error (`docs/media.md`). Pure. */
 import { createHash } from 'node:crypto'
-import { Failure } from '../domain/errors.ts'
 import type { Task } from '../domain/task.ts'
 
 /** What a task keeps of the key and the body of its request; null without a key. */
 export function idempotencyOf(key: string | null, body: unknown): Task['idempotency'] {
   return key === null ? null : { key, bodyHash: bodyHash(body) }
-}
-
-/** Throws `idempotency_key_reused` when a request has the key of that task and another body. */
-export function checkBody({ idempotency }: Pick<Task, 'idempotency'>, requested: Task['idempotency']): void {
-  if (idempotency?.bodyHash !== requested?.bodyHash) throw new Failure('idempotency_key_reused')
 }
 
 /** SHA-256 over the body with its members sorted: another spelling of the same body is the same request. */

@@ -51,7 +51,7 @@ export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'k
   const by = Object.entries(account.period.usage).flatMap(([date, kinds]) =>
     Object.entries(kinds).map(([kind, { count, burned: cost }]) => ({
       date,
-      [isGeneration(kind) ? 'kind' : 'operation']: kind,
+      [KINDS.some((one) => one === kind) ? 'kind' : 'operation']: kind,
       count,
       burned: formatMoney(cost),
     })),
@@ -79,8 +79,4 @@ function shareOf(account: MediaAccount, key: { keyId: string; cap: number }): Re
     held: formatMoney(held),
     burned: formatMoney(burned),
   }
-}
-
-function isGeneration(kind: string): boolean {
-  return KINDS.some((one) => one === kind)
 }

@@ -88,9 +88,7 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).hostname.replace(/\.$/, '') : url
 }
 
-type Probed = { info: SourceInfo; tookMs: number }
-
-async function probe(egress: Asking, url: string, withinMs: number): Promise<Probed> {
+async function probe(egress: Asking, url: string, withinMs: number): Promise<{ info: SourceInfo; tookMs: number }> {
   const { part: first, tookMs } = await ask(egress, url, 0, withinMs)
   const info = first && mediaInfo(first.bytes, first.size)
   const leftMs = withinMs - tookMs

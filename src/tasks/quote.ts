@@ -51,7 +51,9 @@ export type Quote = Pick<Task, 'object' | 'kind' | 'input'> & {
  */
 export async function quote(context: QuoteContext, body: TaskBody, record: Subscription): Promise<Quote> {
   const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
-  const faults = [...('operation' in body ? operationFaults(body) : []), ...addressFaults(body), ...maxCostFaults(body.max_cost, maxCost)]
+  const faults = [...('operation' in body ? operationFaults(body) : []), ...addressFaults(body)]
+  if (body.max_cost !== undefined && maxCost === null)
+    faults.push({ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' })
   if (faults.length > 0) throw invalid(faults)
   const uploads = checkUrls(context, body)
   const kind = kindOf(body)
@@ -120,11 +122,6 @@ function refuseSources(body: TaskBody, here: readonly SourceInfo[], most: number
 
 function kindOf(body: TaskBody): string {
   return 'operation' in body ? body.operation : body.kind
-}
-
-function maxCostFaults(given: string | undefined, micro: number | null): FieldError[] {
-  if (given === undefined || micro !== null) return []
-  return [{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }]
 }
 
 /** Names are resolved when they are used, never here: a refusal would tell a stranger what our resolver knows. */

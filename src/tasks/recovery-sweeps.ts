@@ -75,8 +75,7 @@ export async function sweepTasks(context: TaskContext, options: SweepOptions = D
 /** A task whose sweep failed goes to the end of the queue: others, of other tenants, may be behind more than a batch of such tasks. */
 async function defer({ store, clock, log }: TaskContext, task: Task, err: unknown): Promise<void> {
   const facts = { event: 'task_sweep_failed', err, ...taskLogFields(task), state: task.state }
-  if (err instanceof Unavailable) log.warn(facts, 'task sweep failed, retrying')
-  else log.error(facts, 'task sweep failed, retrying')
+  log[err instanceof Unavailable ? 'warn' : 'error'](facts, 'task sweep failed, retrying')
   await store
     .moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: clock() + DEFERRED_MS })
     .catch((error: unknown) => log.warn({ ...facts, err: error }, 'task not deferred'))
@@ -85,7 +84,10 @@ async function defer({ store, clock, log }: TaskContext, task: Task, err: unknow
 /** One pass over the records with holds or ended periods: more expensive than `sweepTasks`, and for rarer gaps. */
 export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const swept = nothing()
-  const failed = (record: Subscription, err: unknown): void => reportFailure(context, record, err)
+  const failed = ({ id }: Subscription, err: unknown): void => {
+    const facts = { event: 'subscription_sweep_failed', err, subscription: id }
+    context.log[err instanceof Unavailable ? 'warn' : 'error'](facts, 'subscription sweep failed, retrying')
+  }
   // The tasks of a record from the future may be due far ahead, and its period only seems to have ended: the next pass finds it healed.
   const healedOr = (sweep: (record: Subscription) => Promise<unknown>) => (record: Subscription) =>
     aheadMs(record, context.clock()) === 0 ? sweep(record) : context.store.change(record.id, { op: 'heal' }, context.clock())
@@ -100,12 +102,6 @@ export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
     failed,
   )
   return swept
-}
-
-function reportFailure({ log }: TaskContext, { id }: Subscription, err: unknown): void {
-  const facts = { event: 'subscription_sweep_failed', err, subscription: id }
-  if (err instanceof Unavailable) log.warn(facts, 'subscription sweep failed, retrying')
-  else log.error(facts, 'subscription sweep failed, retrying')
 }
 
 /**

@@ -133,11 +133,9 @@ async function put(files: Files, ...file: Parameters<Files['put']>): Promise<Fil
 
 /** `format`: of the result of an operation that names none. */
 function requestOf({ object, kind, input }: Task, format: string): EngineRequest {
-  return object === 'operation' ? operationRequest(kind as Operation, input as OperationInput, format) : generationRequest(kind, input)
-}
-
-/** Its picture reaches the engine as an input. */
-function generationRequest(kind: string, { image_url: _picture, ...parameters }: Task['input']): GenerationRequest {
+  if (object === 'operation') return operationRequest(kind as Operation, input as OperationInput, format)
+  // Its picture reaches the engine as an input.
+  const { image_url: _picture, ...parameters } = input
   return { kind, ...parameters } as GenerationRequest
 }
 

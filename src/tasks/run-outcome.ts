@@ -59,7 +59,7 @@ export async function conclude(context: TaskContext, task: Task, made: RunOutcom
   }
   const { code, retryable, keepsJob, details }: FailedRun = made.outcome === 'unavailable' ? UNAVAILABLE : made
   if (retryable && task.attempts < task.maxAttempts) {
-    const readyAt = now + retryDelayMs(task.attempts, context.random())
+    const readyAt = now + jittered(RETRY_MS.first * 2 ** Math.max(0, task.attempts - 1), context.random())
     return requeue(context, task, readyAt, { attempts: task.attempts, ...(!keepsJob && { job: null, jobEngine: null }) }, 'retrying')
   }
   const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code], ...(details && { details }) })
@@ -216,11 +216,6 @@ export async function rememberJob(
   facts: { job: string; jobEngine: string },
 ): Promise<'remembered' | 'lost'> {
   return (await store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', facts)) ? 'remembered' : 'lost'
-}
-
-/** The delay before the next attempt: doubling from two seconds to a minute, with jitter over its upper half by `random` (0 up to 1). */
-function retryDelayMs(attempts: number, random: number): number {
-  return jittered(RETRY_MS.first * 2 ** Math.max(0, attempts - 1), random)
 }
 
 function jittered(delayMs: number, random: number): number {

@@ -62,8 +62,9 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
   const { charges, unheld, events } = await verifyTasks(reading, tenant, before)
   for await (const sentence of eventLogViolations(store, tenant, events, reading.eventsKeptSince)) found.violations.push(sentence)
   for (const [id, books] of before) {
-    await verifyUsage(reading, books)
-    const after = (await readBooks(store, id)) ?? books
+    const current = async () => (await readBooks(store, id)) ?? books
+    for await (const sentence of usageViolations(store, books, current, () => found.checked.charges++)) found.violations.push(sentence)
+    const after = await current()
     found.violations.push(...recordViolations(after.record))
     await verifyClock(reading, after.record)
     found.violations.push(...moneyViolations(id, books.periods, after.periods, charges.get(id) ?? [], reading.keptSince))
@@ -71,12 +72,6 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
     await verifyReservations(reading, books.record, after.record)
     for (const task of unheld.get(id) ?? []) await verifyUnheld(reading, task, after.record)
   }
-}
-
-async function verifyUsage({ store, found }: Reading, before: Books): Promise<void> {
-  const after = async () => (await readBooks(store, before.record.id)) ?? before
-  const counted = usageViolations(store, before, after, () => found.checked.charges++)
-  for await (const sentence of counted) found.violations.push(sentence)
 }
 
 /** Reads the record first: a period that is no longer in it was archived before. */

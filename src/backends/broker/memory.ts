@@ -3,10 +3,8 @@ import { detached } from '../../tracing/tracing.ts'
 import type { Message } from '../../domain/broker-messages.ts'
 import type { Broker, BrokerContext } from './broker.ts'
 
-type Subscriber = { received: (message: Message) => Promise<void>; paused: boolean }
-
 export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker {
-  const subscribers = new Map<string, Set<Subscriber>>()
+  const subscribers = new Map<string, Set<{ received: (message: Message) => Promise<void>; paused: boolean }>>()
   return {
     publish(message) {
       const { kind } = message

@@ -261,15 +261,6 @@ async function openOne(
   }
 }
 
-/** Whether amounts can be charged: whole thousandths. Checked before the result is stored, because the charge comes after. */
-function isCharged(used: Amounts): boolean {
-  return [used.Job, used.Second, used.Megapixel].every((amount) => Number.isSafeInteger(amount) && amount >= 0)
-}
-
-function unchargeable(engine: string, used: Amounts): Error {
-  return new Error(`engine ${engine} used ${JSON.stringify(used)}: amounts are whole thousandths of a unit, and not negative`)
-}
-
 /** Runs for at most the route's time. What an engine throws becomes an outcome, unless the caller aborted. */
 async function runWithin(engine: Engine, request: EngineRequest, route: Route, control: Run): Promise<Made | NotMade> {
   const { signal } = control
@@ -282,9 +273,12 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
   }
   try {
     const answer = await engine.run(request, { ...control, signal: AbortSignal.any([signal, timeout]), progress })
-    return answer.outcome === 'made' && !isCharged(answer.used)
-      ? notMade('internal', false, unchargeable(route.engine, answer.used))
-      : answer
+    if (answer.outcome === 'failed') return answer
+    const { used } = answer
+    // Checked before the result is stored, because the charge comes after.
+    if ([used.Job, used.Second, used.Megapixel].every((amount) => Number.isSafeInteger(amount) && amount >= 0)) return answer
+    const sentence = `engine ${route.engine} used ${JSON.stringify(used)}: amounts are whole thousandths of a unit, and not negative`
+    return notMade('internal', false, new Error(sentence))
   } catch (cause) {
     if (signal.aborted) throw signal.reason
     const failure = notMade(timeout.aborted ? 'provider_timeout' : 'internal', true, cause)

@@ -38,7 +38,8 @@ export async function nextTable(
   try {
     for (const setting of settings.engines) {
       const known = present.engines.get(setting.name)
-      const reused = known && sameEntry(known.setting, setting) ? known.engine : null
+      const isSame = known?.setting.type === setting.type && isDeepStrictEqual(known.setting.options, setting.options)
+      const reused = isSame ? known.engine : null
       const engine = reused ?? (await open(setting))
       if (!reused) opened.push(engine)
       next.engines.set(setting.name, { setting, engine })
@@ -112,8 +113,4 @@ export async function routeStates(table: Table): Promise<RouteState[]> {
     const lacking = table.engines.get(engine)?.engine.missing?.[kind] ?? 'the engine of this route does not make it'
     return { kind, engine, missing: offerOf(table, kind) ? null : lacking }
   })
-}
-
-function sameEntry(a: EngineSetting, b: EngineSetting): boolean {
-  return a.type === b.type && isDeepStrictEqual(a.options, b.options)
 }

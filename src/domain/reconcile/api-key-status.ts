@@ -1,5 +1,5 @@
 /** The status of a reconciled ApiKey: its four conditions and the requeue time. Pure. */
-import { refusal, type KeyVersion } from '../api-keys.ts'
+import { refusal } from '../api-keys.ts'
 import type { ApiKeyStatus } from '../../backends/resources/resources.ts'
 import { expiryOf, type Problem, type Reason } from './not-ready-reasons.ts'
 import { conditionsOf, nextTime, type Finding } from './status-conditions.ts'
@@ -40,7 +40,7 @@ export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): {
 function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: number): Finding[] {
   const { versions, obstacle, record, key } = facts
   const isActive = own === null && versions.some((version) => refusal(version, now) === null)
-  const isRotating = versions.some((version) => isOverlapping(version, now))
+  const isRotating = versions.some((version) => version.overlapUntil !== null && refusal(version, now) === null)
   const works: Reason = isRotating ? 'RotationInProgress' : 'Issued'
   const ofPlan: Problem | null = plan && { reason: plan, ...(plan === 'PlanNotAllowed' && record?.verdict && { message: record.verdict }) }
   const problem: Problem = (own && { reason: own }) ?? ofPlan ?? obstacle ?? { reason: 'RotationInProgress' }
@@ -59,8 +59,4 @@ function condition(type: string, problem: Problem | null, reason: Reason, messag
   return problem === null
     ? { type, status: 'True', reason, ...(message !== undefined && { message }) }
     : { type, status: 'False', ...problem }
-}
-
-function isOverlapping(version: KeyVersion, now: number): boolean {
-  return version.overlapUntil !== null && refusal(version, now) === null
 }

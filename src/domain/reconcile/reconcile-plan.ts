@@ -110,7 +110,7 @@ function steady(
   const ready: Finding =
     reason === null ? { type: 'Ready', status: 'True', reason: 'PlanActive' } : { type: 'Ready', status: 'False', reason }
   if (reason === 'PlanNotAllowed' && record?.verdict) ready.message = record.verdict
-  const periodEnd = reason === null ? periodEndOf(record, now) : null
+  const periodEnd = (reason === null && record && accountAt(record, now)?.period.end) || null
   const { usage, lookAt } =
     record && reason !== 'ProductChanged' ? planUsage(record, status?.usage ?? null, now) : { usage: null, lookAt: null }
   return {
@@ -124,8 +124,4 @@ function steady(
     },
     requeueAt: nextTime([record?.activeFrom, record?.activeUntil, periodEnd, lookAt], now),
   }
-}
-
-function periodEndOf(record: Subscription | null, now: number): number | null {
-  return (record && accountAt(record, now)?.period.end) ?? null
 }

@@ -49,7 +49,7 @@ async function run(...given: Given): Promise<ImageOutcome> {
 /** The result of a run that has to succeed; its facts are held against the file. */
 async function ran(...given: Given): Promise<Result> {
   const outcome = await run(...given)
-  if (outcome.outcome === 'failed') throw new Error(`${outcome.code}: ${outcome.cause.message}`)
+  if (outcome.outcome === 'failed') throw new Error(`${outcome.code}: ${outcome.cause}`)
   const picture = await decoded(outcome.path)
   const [t] = given
   t.same(outcome.facts, { width: picture.width, height: picture.height, durationMs: null })

@@ -72,11 +72,9 @@ function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boo
   )
 }
 
-type Fault = { path: string; message: string }
-
 /** The sentence of a refusal, with the fields at fault in plain words. */
 export function sentenceOf({ message, members }: Problem): string {
-  const faults = (members['errors'] ?? []) as Fault[]
+  const faults = (members['errors'] ?? []) as { path: string; message: string }[]
   if (faults.length === 0) return message
   return faults.map((fault) => `${label(fault.path.split('/')[1] ?? '')} ${fault.message}`.trim()).join('. ')
 }

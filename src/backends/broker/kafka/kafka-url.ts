@@ -2,14 +2,13 @@
 import { createSecureContext } from 'node:tls'
 
 const MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const
-type Mechanism = (typeof MECHANISMS)[number]
 
 export type Address = {
   /** As host:port. */
   brokers: string[]
   /** PEM texts. */
   tls: { ca?: string; cert?: string; key?: string } | null
-  sasl: { mechanism: Mechanism; username: string; password: string } | null
+  sasl: { mechanism: (typeof MECHANISMS)[number]; username: string; password: string } | null
   topicPrefix: string
   group: string
   /** Of a topic that Tollgate creates. */

@@ -30,7 +30,9 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
       if (found.status !== 200) throw unexpected('GET', path, found)
       const { uid, resourceVersion, generation } = found.body.metadata
       if (seen && (seen.uid !== uid || seen.generation !== generation)) return { outcome: 'conflict' }
-      const body = { metadata: { uid, resourceVersion }, spec: patchOf(edit) }
+      // A merge patch keeps the members that it does not name, and a limit has only one.
+      const spec = 'limit' in edit && edit.limit ? { limit: { weeklyTokens: null, amountPerPeriod: null, ...edit.limit } } : edit
+      const body = { metadata: { uid, resourceVersion }, spec }
       const response = await client.request<object>('PATCH', path, {
         body,
         query: { fieldManager: FIELD_MANAGER },
@@ -70,11 +72,6 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'cha
       return { outcome: 'read', keys: objects.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(declaredOf) }
     },
   }
-}
-
-/** A merge patch keeps the members that it does not name, and a limit has only one. */
-function patchOf(edit: KeyEdit): object {
-  return 'limit' in edit && edit.limit ? { limit: { weeklyTokens: null, amountPerPeriod: null, ...edit.limit } } : edit
 }
 
 /** Items of a list lack `apiVersion` and `kind`. */

@@ -32,8 +32,6 @@ export type KubernetesOptions = Pick<ReflectorOptions, 'relistMs' | 'watchSecond
   lease?: { durationMs: number; renewDeadlineMs: number; retryMs: number }
 }
 
-type Caches = Record<Kind | 'Secret', Cache>
-
 /** Opens the adapter; the first request follows with `watch` or `lead`. Throws an Error of one sentence if the API server's address is not configured. */
 export async function openKubernetes(config: ResourcesConfig, options: KubernetesOptions = {}): Promise<Resources> {
   const { lease: leaseTimes, ...reflectorOptions } = options
@@ -43,7 +41,7 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
   const client = openClient(credentials, 'tollgate', counts)
   // A client of its own, so that requests for the Lease do not queue behind slow writes: a leader that renews late stops leading.
   const leaseClient = openClient(credentials, 'tollgate/leader-election', counts)
-  const caches: Caches = { Plan: openCache(), ApiKey: openCache(), Secret: openCache() }
+  const caches: Record<Kind | 'Secret', Cache> = { Plan: openCache(), ApiKey: openCache(), Secret: openCache() }
   const presentOf = (ref: Ref) => unlessTerminating(caches[ref.kind].get(ref.namespace, ref.name))
   const secrets = openSecrets(client, caches.Secret, (owner) => presentOf(owner)?.metadata.uid === owner.uid)
   const events = openEvents(client, config.log)

@@ -59,7 +59,8 @@ function spliced(text: string, spec: YAMLMap, { name, value }: Field): string | 
   const isQuoted = text[start] === '"'
   const member = `${isQuoted ? JSON.stringify(name) : name}: ${isQuoted || typeof value === 'object' ? JSON.stringify(value) : value}`
   // Inserted before the first field, where the indentation is known and no comment of another field is in between.
-  const between = spec.flow === true ? ', ' : `${newlineOf(text)}${' '.repeat(start - (text.lastIndexOf('\n', start - 1) + 1))}`
+  const newline = text.includes('\r\n') ? '\r\n' : '\n'
+  const between = spec.flow === true ? ', ' : `${newline}${' '.repeat(start - (text.lastIndexOf('\n', start - 1) + 1))}`
   return text.slice(0, start) + member + between + text.slice(start)
 }
 
@@ -82,8 +83,4 @@ function without(text: string, spec: YAMLMap, name: string): string | null {
 function quotedAs(old: string, value: string | number | object): string {
   if (old.startsWith('"')) return JSON.stringify(value)
   return old.startsWith("'") ? `'${value}'` : String(value)
-}
-
-function newlineOf(text: string): string {
-  return text.includes('\r\n') ? '\r\n' : '\n'
 }

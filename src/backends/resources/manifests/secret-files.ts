@@ -27,7 +27,6 @@ export type Secrets = {
 const OWNER = '.owner'
 type Entries = Record<string, string>
 type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Entries }
-type OwnedSecret = { owner: SecretOwner; signature: string | null; checkedAt: number }
 
 const CHECK_MS = 10_000
 const MAX_CHECKED_PER_CALL = 500
@@ -35,7 +34,7 @@ const MAX_CHECKED_PER_CALL = 500
 /** Opens the folder, which may be missing. Removes what an interrupted write or removal left. */
 export function openSecrets(folder: string): Secrets {
   /** Owned Secrets by path, the one checked longest ago first. */
-  const owned = new Map<string, OwnedSecret>()
+  const owned = new Map<string, { owner: SecretOwner; signature: string | null; checkedAt: number }>()
 
   // Synchronous, since it is many times faster for thousands of small files, and no request is served yet.
   for (const namespace of namesIn(folder)) {

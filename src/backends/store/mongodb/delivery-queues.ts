@@ -22,7 +22,6 @@ export type DeliveryQueue = { tenant: string; host: string }
 
 /** `mark` is a new value after every change of the queue. */
 export type DueDeliveryQueue = DeliveryQueue & { at: number; mark: string }
-type StoredQueue = DueDeliveryQueue & { _id: string }
 
 /** The id of a queue. */
 export function idOf({ tenant, host }: DeliveryQueue): string {
@@ -45,7 +44,7 @@ export type DeliveryQueues = {
 }
 
 export function openDeliveryQueues(database: Database): DeliveryQueues {
-  const queues = database.collection<StoredQueue>('lanes')
+  const queues = database.collection<DueDeliveryQueue & { _id: string }>('lanes')
 
   async function scheduleAt({ tenant, host }: DeliveryQueue, at: number): Promise<void> {
     const [_id, mark] = [idOf({ tenant, host }), randomUUID()]

@@ -3,14 +3,11 @@ import { MAX_SKEW_MS } from '../../../domain/subscription/clock-healing.ts'
 import type { Store } from '../store.ts'
 import { add, type Database } from './database.ts'
 
-type Heartbeat = { _id: string; count: number }
-type Lease = { _id: string; owner: string; until: number }
-
 export function openHeartbeatsAndLeases(
   database: Database,
 ): Pick<Store, 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
-  const beats = database.collection<Heartbeat>('beats')
-  const leases = database.collection<Lease>('leases')
+  const beats = database.collection<{ _id: string; count: number }>('beats')
+  const leases = database.collection<{ _id: string; owner: string; until: number }>('leases')
 
   async function heartbeat(instance: string, count: number): Promise<void> {
     // A late heartbeat must not count as a change, nor must one that lost the race to insert the document.

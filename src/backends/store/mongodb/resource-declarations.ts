@@ -4,10 +4,8 @@ import type { Store } from '../store.ts'
 import { isDuplicate } from '../../mongodb/driver-errors.ts'
 import type { Database } from './database.ts'
 
-type Stored = Declaration & { _id: string }
-
 export function openDeclarations(database: Database): Pick<Store, 'declarations' | 'declare' | 'undeclare'> {
-  const declarations = database.collection<Stored>('declarations')
+  const declarations = database.collection<Declaration & { _id: string }>('declarations')
 
   async function declare(declaration: Declaration): Promise<void> {
     const put = () => declarations.replaceOne({ _id: idOf(declaration.ref) }, declaration, { upsert: true })

@@ -41,7 +41,6 @@ type Listing = Parameters<Store['subscriptionsWith']>[0] | 'usage'
 /** Derived from the record. `waitingSince`: the earliest `readyAt` of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
 type SubscriptionDocument = Stored<StoredSubscription> & Derived & Written
-type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
 const FOUND = { listed: 0, waitingSince: 0 } as const
@@ -64,7 +63,7 @@ type Answer = Subscription | null | 'unchanged'
 
 export function openSubscriptions(database: Database, outboxes: Outboxes): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
   const subscriptions = database.collection<SubscriptionDocument>('subscriptions')
-  const periods = database.collection<Period>('periods')
+  const periods = database.collection<MediaPeriod & { _id: string; subscription: string }>('periods')
   const cache = openRecordCache()
   const writes = new Map<string, { version: number; write: string | null; bytes: number }>()
 

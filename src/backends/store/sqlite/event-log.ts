@@ -21,7 +21,6 @@ export const eventTables = `
   ) STRICT, WITHOUT ROWID;
 `
 
-type Row = { position: number; record: string }
 type Position = { position: number }
 
 /** What the relay of a task needs, inside its write. */
@@ -35,7 +34,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   const last = database.prepare<Position>('SELECT position FROM events WHERE tenant = ? ORDER BY position DESC LIMIT 1')
   const floor = database.prepare<Position>('SELECT position FROM event_floors WHERE tenant = ?')
   const insert = database.prepare('INSERT INTO events (tenant, position, id, logged_at, record) VALUES (?, ?, ?, ?, ?)')
-  const page = database.prepare<Row>(
+  const page = database.prepare<{ position: number; record: string }>(
     'SELECT position, record FROM events WHERE tenant = ? AND position > ? AND logged_at >= ? ORDER BY position LIMIT ?',
   )
   const old = database.prepare<{ tenant: string; position: number }>(

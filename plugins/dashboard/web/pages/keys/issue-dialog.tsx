@@ -11,10 +11,9 @@ import { LimitField, limitFaults, limitOf } from './limit-field.tsx'
 const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 
 type Draft = { name: string; plan: string; limit: string; expires: string }
-type Faults = { name?: string; limit?: string; expires?: string }
 
 /** Finds the faults that the server would find, so that a form is not sent in vain. */
-function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): Faults {
+function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): { name?: string; limit?: string; expires?: string } {
   const isAmount = plan !== undefined && isMedia(plan)
   return {
     ...(NAME.test(name) ? {} : { name: 'Use 1 to 63 lower-case letters, digits and hyphens; begin and end with a letter or digit.' }),

@@ -11,10 +11,6 @@ import { TaskBrowser } from './task-browser.tsx'
 
 const FILTERS = ['status', 'kind', 'webhook', 'created_after', 'created_before', 'cursor']
 
-function filterOf(query: URLSearchParams): Filter {
-  return Object.fromEntries(FILTERS.flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : []))) as Filter
-}
-
 /** Shows other tasks. Filters begin at the newest task again; a cursor is a step in the history. */
 function show(filter: Filter): void {
   const search = new URLSearchParams(filter)
@@ -27,11 +23,9 @@ const LOCKED = {
   text: 'A Media or Room plan makes images, video and music. Its tasks and their webhooks appear here.',
 }
 
-/** True for a tenant of which no plan, active or not, can have tasks. */
-const hasNoTasks = (): boolean => plans.value !== null && !plans.value.some(isMedia)
-
 export function Tasks() {
-  if (!hasNoTasks()) return <TaskList />
+  // Only plans for media, active or not, have tasks.
+  if (plans.value === null || plans.value.some(isMedia)) return <TaskList />
   return (
     <>
       <PageHead title="Tasks and webhooks" />
@@ -42,6 +36,8 @@ export function Tasks() {
 
 function TaskList() {
   const [isReplaying, setReplaying] = useState(false)
+  const { query } = here.value
+  const filter: Filter = Object.fromEntries(FILTERS.flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : [])))
   return (
     <>
       <PageHead
@@ -49,7 +45,7 @@ function TaskList() {
         lead="Every generation and operation of recent weeks: what it was, what it cost, and how its webhook was delivered."
         actions={<Button text="Replay webhooks" icon="webhook" onClick={() => setReplaying(true)} />}
       />
-      <TaskBrowser filter={filterOf(here.value.query)} show={show} />
+      <TaskBrowser filter={filter} show={show} />
       {isReplaying && <ReplayDialog close={() => setReplaying(false)} />}
     </>
   )

@@ -27,10 +27,8 @@ export function reasonsOf({ refused }: Pick<CodingDay, 'refused'>): string {
     .join(', ')
 }
 
-type Row = { code: string; times: number; last: string }
-
 export function Refusals({ days }: { days: CodingDay[] }) {
-  const rows = new Map<string, Row>()
+  const rows = new Map<string, { code: string; times: number; last: string }>()
   for (const { date, refused } of days) {
     for (const [code, times] of Object.entries(refused)) rows.set(code, { code, times: (rows.get(code)?.times ?? 0) + times, last: date })
   }
