@@ -228,6 +228,17 @@ t.test('streamed reasoning details reach a chat client as one entry, however man
   }
 })
 
+t.test('reasoning details that come after the finish reason reach a chat client', (t) => {
+  const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
+  ids.origin = 'one'
+  const late = delta({ reasoning_details: [{ type: 'reasoning.encrypted', data: 'secret', index: 0 }] })
+  const { openRewriter } = readChatRequest({ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }] }, new Set()).call(100, ids, () => 1, ['chat'])
+  const events: Json[] = dataOf(rewrite(openRewriter(), [Buffer.from([chunk([delta({ content: 'x' })]), chunk([delta({}, 'stop')]), chunk([late]), DONE].join(''))]))
+  const [entry] = events.flatMap(({ choices }) => choices ?? []).flatMap((choice: Json) => choice['delta'].reasoning_details ?? [])
+  t.match(openReasoning(entry?.data, ids)?.details, [{ data: 'secret' }])
+  t.end()
+})
+
 t.test('streamed reasoning details are sealed for clients of other wires as they are joined', async (t) => {
   const thoughts = Array.from({ length: 1000 }, (_, n) => chunk([delta({ reasoning_details: [{ type: 'reasoning.text', text: `thought ${n}`, index: 0 }] })]))
   const bytes = [Buffer.from([...thoughts, chunk([delta({ content: 'x' })]), chunk([delta({}, 'stop')]), DONE].join(''))]

@@ -141,7 +141,8 @@ export function openChatStream({ ids, includeUsage, createdAt, templates: sets =
       const index = Number(choice['index'] ?? 0)
       const added = isMembers(choice['delta']) ? choice['delta'] : {}
       details.take(index, added)
-      const isOver = ownText(added, 'content') !== '' || callsIn(added).length > 0 || (choice['finish_reason'] ?? null) !== null
+      const hasEnded = (choice['finish_reason'] ?? null) !== null || choices.hasFinished(index)
+      const isOver = hasEnded || ownText(added, 'content') !== '' || callsIn(added).length > 0
       const joined = isOver ? details.release(index) : null
       if (joined) choice['delta'] = { ...added, reasoning_details: joined }
     }
@@ -239,6 +240,7 @@ function trackChoices() {
     areFinished: () => finishedCount > 0 && finishedCount === choices.size,
     any: () => choices.size > 0,
     has: (index: number) => choices.has(index),
+    hasFinished: (index: number) => choices.get(index)?.finished === true,
     add(states: readonly ChoiceState[]): void {
       for (const { index, finished, calls } of states) {
         const known = choices.get(index) ?? { finished: false, called: false }
