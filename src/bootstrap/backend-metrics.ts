@@ -118,7 +118,7 @@ export function logFailingWrites(log: FastifyBaseLogger): (reason: unknown) => v
   return (reason) =>
     reason === null
       ? log.info({ event: 'store_writes_resumed' }, 'store takes writes again')
-      : log.error({ event: 'store_writes_failing', err: reason }, 'store takes no writes, coding requests wait for it')
+      : log.error({ event: 'store_writes_failing', err: reason }, 'store takes no writes, coding requests are not sent')
 }
 
 /** Counts messages of the broker, and restarts of its clients. */

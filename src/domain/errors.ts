@@ -198,5 +198,8 @@ export class Busy extends Unavailable {
   }
 }
 
+/** A backend takes no writes until somebody mends it, such as a full disk: waiting does not help. For a client the same as `Unavailable`. */
+export class Unwritable extends Unavailable {}
+
 /** The cause of an `Unavailable` whose server refuses the request. Retrying does not help until somebody changes something there. */
 export class Refused extends Error {}

@@ -94,12 +94,15 @@ for (const { name, begin, end } of FAULTS) {
     let open = 0
     const seen = { before: new Map<number, number>(), during: new Map<number, number>(), after: new Map<number, number>() }
     let phase: keyof typeof seen = 'before'
+    const refusedMs: number[] = []
     const client = async (): Promise<void> => {
       while (!isOver) {
         open++
+        const since = performance.now()
         const { status } = await answer(await post(program, key, '/v1/chat/completions', BODY))
         open--
         seen[phase].set(status, (seen[phase].get(status) ?? 0) + 1)
+        if (phase === 'during' && status !== 200) refusedMs.push(performance.now() - since)
         if (status !== 200) await pause(200)
       }
     }
@@ -127,6 +130,9 @@ for (const { name, begin, end } of FAULTS) {
     const { weekly } = await step('until all is settled', () => used(program, key))
     const uncharged = upstream.requests.length - weekly
     const counts = Object.entries(seen).map(([when, statuses]) => `${when} ${[...statuses].map(([status, count]) => `${count} × ${status}`).join(', ')}`)
+    refusedMs.sort((a, b) => a - b)
+    const [median, slowest] = [refusedMs[refusedMs.length >> 1], refusedMs.at(-1)].map((ms) => Math.round(ms ?? 0))
+    t.comment(`a refused request took ${median} ms (median), ${slowest} ms at most; ${uncharged} are charged to nobody`)
     t.comment(`${inFlight} in flight when it began, ${sentDuring} requests sent to the model server meanwhile, ${upstream.requests.length} in all; ${counts.join('; ')}`)
     t.same([...seen.before.keys()], [200], 'no request was refused before')
     t.ok(uncharged >= 0 && uncharged <= inFlight, `${uncharged} requests are charged to nobody, with ${inFlight} in flight`)

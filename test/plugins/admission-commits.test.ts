@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { ChangeOptions } from '../../src/backends/store/record-change-options.ts'
 import type { VersionedRecords } from '../../src/backends/store/versioned-records.ts'
-import { Unavailable } from '../../src/domain/errors.ts'
+import { Unavailable, Unwritable } from '../../src/domain/errors.ts'
 import { respond, type Script } from '../fakes/upstream.ts'
 import { completion } from '../fakes/upstream-wire.ts'
 import { answers, codingRoutes } from './coding-routes.ts'
@@ -20,12 +20,14 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
     await upstreams.close()
     await upstream.close()
   })
+  let isFull = false
   const writes: (() => Promise<void>)[] = []
   const afterwards: (() => Promise<void>)[] = []
   const wrap = (records: VersionedRecords): VersionedRecords => ({
     ...records,
     async replace(...args) {
       await writes.shift()?.()
+      if (isFull) throw DISK_FULL()
       const outcome = await records.replace(...args)
       await afterwards.shift()?.()
       return outcome
@@ -86,13 +88,11 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
       writes.push(...Array.from({ length: others }, () => async () => {}), () => (begun.resolve(), end.promise))
       return { begun: begun.promise, end }
     },
-    /** The next writes fail, so many. */
-    fill(count: number): void {
-      writes.push(...Array.from({ length: count }, () => () => Promise.reject(DISK_FULL())))
-    },
+    /** Whether writes fail from now on. */
+    fill: (full: boolean) => void (isFull = full),
     /** The write after so many more takes effect, and is not answered. */
     lose(others: number): void {
-      afterwards.push(...Array.from({ length: others }, () => async () => {}), () => Promise.reject(DISK_FULL()))
+      afterwards.push(...Array.from({ length: others }, () => async () => {}), () => Promise.reject(new Unavailable('store', new Error('no answer came'))))
     },
     /** As many requests as show that what was sent before them is waiting. */
     async others() {
@@ -106,7 +106,7 @@ async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryFo
   }
 }
 
-const DISK_FULL = () => new Unavailable('store', new Error('database or disk is full'))
+const DISK_FULL = () => new Unwritable('store', new Error('database or disk is full'))
 const UNAVAILABLE = { status: 503, headers: { 'retry-after': '2' }, text: /"code":"unavailable"/ }
 
 const unhandled: unknown[] = []
@@ -177,17 +177,20 @@ for (const stream of [false, true]) {
   })
 }
 
-t.test('while the disk is full no request reaches the upstream but the one that was sent when it became so, and requests pass again once a write succeeds', async (t) => {
+t.test('while the disk is full requests are refused without a wait, and none reaches the upstream but the one that was sent when it became so; they pass again once a write succeeds', async (t) => {
   const asked = Promise.withResolvers<void>()
-  const { ask, hold, fill, used, upstream } = await setUp(t, (response, received) => (asked.resolve(), answers(response, received)))
+  // Nothing is ever given up for its time.
+  const { ask, hold, fill, used, upstream } = await setUp(t, (response, received) => (asked.resolve(), answers(response, received)), { clock: () => 0 })
   const { end } = hold()
-  fill(10)
+  fill(true)
   const first = ask(false)
   await asked.promise
   end.reject(DISK_FULL())
   t.match(await first, UNAVAILABLE)
   for (let refused = 0; refused < 10; refused++) t.match(await ask(refused % 2 === 0), UNAVAILABLE)
   t.equal(upstream.requests.length, 1)
+  fill(false)
+  t.equal(await used(), 0)
   for (const stream of [false, true]) t.match(await ask(stream), { status: 200 })
   t.equal(upstream.requests.length, 3)
   t.equal(await used(), 2 * 25)

@@ -84,6 +84,8 @@ t.test('a store that cannot be written makes any process not ready, with the rea
     takeLease = () => Promise.reject(new Unavailable('store', new Error('database or disk is full')))
     t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'it can be read, and not written: database or disk is full' }] } })
     t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
+    takeLease = async () => true
+    t.equal((await readyz()).status, 200)
   }
 })
 

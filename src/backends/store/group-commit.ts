@@ -8,7 +8,7 @@
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { removeEntry } from '../../domain/long-lived-maps.ts'
-import { Busy, Unavailable } from '../../domain/errors.ts'
+import { Busy, Unavailable, Unwritable } from '../../domain/errors.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import { CurrentRecord } from '../../domain/subscription/current-record.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
@@ -38,6 +38,8 @@ type Queue = {
   ahead: CurrentRecord | undefined
   /** Null where this process takes none. Then `ahead` has what it covers. */
   lease: RecordLease | null
+  /** Why the last attempt failed, until the next one: this would not store an admission either. */
+  unwritable?: Unwritable | undefined
   drained: Promise<void>
 }
 
@@ -112,6 +114,7 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
   function enqueue(id: string, one: QueuedCommand): void {
     if (shared.closing) return one.fail(new Unavailable('store', new Error('the store is closed')))
     const queue = queueOf(id)
+    if (queue.unwritable && one.command.op === 'admit') return one.fail(queue.unwritable)
     push(queue, one, true)
     if (!isSole) return
     queue.ahead = current(queue, shared)
@@ -155,8 +158,7 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
   await Promise.resolve() // Callers of the same tick share the first write.
   let busyUntil = shared.clock() + MAX_BUSY_MS
   let failures = 0 // Consecutive attempts with an unknown outcome.
-  /** Commands that an attempt of unknown outcome may have written. */
-  let doubtful: QueuedCommand[] = []
+  let doubtful: QueuedCommand[] = [] // Commands that an attempt of unknown outcome may have written.
   for (;;) {
     if (await queue.lease?.rest(shared.pause)) busyUntil = shared.clock() + MAX_BUSY_MS
     if (queue.queued.length === 0) break
@@ -174,23 +176,21 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
       }
       doubtful = []
       if (!shared.isSole && !queue.lease?.isShared() && queue.queued.length > 0 && now >= busyUntil) {
-        await yieldToOthers(queue, shared, now - attemptSince)
+        // With its cached record this process only writes, where others must read first: they would conflict until they time out.
+        queue.stored = undefined
+        await shared.pause(Math.min(Math.ceil(YIELDED_ATTEMPTS * (now - attemptSince)), MAX_YIELD_MS))
         busyUntil = shared.clock() + MAX_BUSY_MS
       }
     } catch (error) {
+      queue.unwritable = error instanceof Unwritable ? error : undefined
       if (error instanceof Unavailable) retry(queue, shared, batch, 'unavailable', error)
       else fail(queue, batch, error)
       doubtful = batch
       if (queue.queued.length > 0) await shared.pause(Math.min(MIN_PAUSE_MS * 2 ** failures++, MAX_PAUSE_MS))
+      queue.unwritable = undefined
     }
   }
   emptied()
-}
-
-/** A process with a cached record only writes, where another must read first: the other would conflict as long as this one has work, and time out. */
-async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number): Promise<void> {
-  queue.stored = undefined
-  await pause(Math.min(Math.ceil(YIELDED_ATTEMPTS * attemptMs), MAX_YIELD_MS))
 }
 
 /**
@@ -276,13 +276,13 @@ function applyAll(batch: QueuedCommand[], record: CurrentRecord): CurrentRecord 
 }
 
 /**
- * Requeues the batch in front of later commands, except for those past their deadline: every command is idempotent by its id. A conflict proves that the store
- * is available, so a store that closes still retries it.
+ * Requeues the batch in front of later commands: every command is idempotent by its id. Those past their deadline fail, and so do
+ * admissions where the store takes no writes. A conflict proves that it is available, so a store that closes still retries it.
  */
 function retry(queue: Queue, shared: Shared, batch: QueuedCommand[], reason: Retry, cause: Unavailable): void {
   shared.retried(reason)
   const now = shared.clock()
-  const isInTime = (one: QueuedCommand) => now < one.deadline
+  const isInTime = (one: QueuedCommand) => now < one.deadline && !(queue.unwritable && one.command.op === 'admit')
   const isRetried = (one: QueuedCommand) => isInTime(one) && !(shared.closing && reason === 'unavailable')
   // Commands queued behind the batch have waited for this attempt as well.
   const late = [...batch.filter((one) => !isRetried(one)), ...queue.queued.filter((one) => !isInTime(one))]

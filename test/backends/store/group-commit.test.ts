@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises'
 import t from 'tap'
-import { Busy, Unavailable } from '../../../src/domain/errors.ts'
+import { Busy, Unavailable, Unwritable } from '../../../src/domain/errors.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
@@ -421,23 +421,24 @@ t.test('whatever a process that writes alone answers as durable is in the record
     const random = seeded(seed * 7919)
     const { records, record } = memory()
     const late: (() => Promise<unknown>)[] = []
+    const failed = () => (random() < 0.5 ? lost() : Promise.reject(new Unwritable('store', new Error('database or disk is full'))))
     const faulty: VersionedRecords = {
     unstored: () => [],
       async read(...args) {
-        if (random() < 0.2) lost()
+        if (random() < 0.2) await failed()
         return records.read(...args)
       },
       async replace(...args) {
         // A write that was given up takes effect before the next one.
         await late.shift()?.()
-        if (random() < 0.2) lost()
+        if (random() < 0.2) await failed()
         for (let turns = Math.floor(random() * 3); turns > 0; turns--) await nextTick()
         if (random() < 0.1) {
           late.push(() => records.replace(...args))
-          lost()
+          await failed()
         }
         const outcome = await records.replace(...args)
-        if (random() < 0.2) lost()
+        if (random() < 0.2) await failed()
         return outcome
       },
     }

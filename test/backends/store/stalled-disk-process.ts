@@ -1,8 +1,10 @@
 /** A process with a store on a disk that the test freezes. It runs the steps that it receives, and reports how long its event loop stood still. */
+import { appendFileSync, rmSync } from 'node:fs'
+import { Unwritable } from '../../../src/domain/errors.ts'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
 import { admit, ID, keyVersion, plan, T0 } from '../../contracts/store/acme.ts'
 
-export type Step = 'prepare' | 'read' | 'flood' | 'resume' | 'stop'
+export type Step = 'prepare' | 'full' | 'read' | 'flood' | 'resume' | 'stop'
 /** Counts of outcomes, and what was read. */
 export type Seen = { step: Step; [fact: string]: unknown }
 
@@ -37,6 +39,22 @@ const steps: Record<Step, () => Promise<object>> = {
     await store.mintKey(keyVersion('k1', 0))
     for (let i = 0; i < 20; i++) await write()
     return { acknowledged: acknowledged.length }
+  },
+  /** An admission while the disk has no room, and the next one when it has. */
+  full: async () => {
+    const id = IDS[0] ?? ''
+    const filler = `${process.argv[2]}-filler`
+    for (const bytes of [1_000_000, 1]) {
+      try {
+        for (;;) appendFileSync(filler, Buffer.alloc(bytes))
+      } catch {
+        // There is no room for so many.
+      }
+    }
+    const reason: unknown = await store.change(id, admit('full', 1), T0).catch((error: unknown) => error)
+    rmSync(filler)
+    const { outcome } = await store.change<'admit'>(id, admit('freed', 1), T0)
+    return { isUnwritable: reason instanceof Unwritable, cause: String((reason as Error).cause), outcome }
   },
   read: async () => ({
     subscription: (await store.subscription(IDS[0] ?? ''))?.id,

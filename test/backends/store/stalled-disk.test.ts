@@ -1,4 +1,4 @@
-/** A disk that stalls under the SQLite store: an ext4 file system in a file, frozen as a stuck device freezes it. */
+/** A disk that is full, then stalls, under the SQLite store: an ext4 file system in a file, frozen as a stuck device freezes it. */
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { truncateSync, writeFileSync } from 'node:fs'
@@ -50,9 +50,10 @@ async function openDisk(t: Test) {
   }
 }
 
-t.test('while the disk stalls, reads are answered, writes fail in time and memory is bounded; what was acknowledged is kept', { skip: unavailable(), timeout: 120_000 }, async (t) => {
+t.test('a full disk takes no writes until it has room; while it stalls, reads are answered, writes fail in time and memory is bounded; what was acknowledged is kept', { skip: unavailable(), timeout: 120_000 }, async (t) => {
   const disk = await openDisk(t)
   t.match(await disk.step('prepare'), { acknowledged: 20 })
+  t.match(await disk.step('full'), { isUnwritable: true, cause: /full/, outcome: 'admitted' })
   disk.freeze()
   const stood: unknown[] = []
   const step = async (name: Step) => {

@@ -7,7 +7,7 @@ import { dirname, resolve as absolute } from 'node:path'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { Unavailable } from '../../../domain/errors.ts'
+import { Unavailable, Unwritable } from '../../../domain/errors.ts'
 import { refuseNewer, refuseOther } from '../schema-version.ts'
 
 /** A prepared statement with rows of type `Row`. `run` returns the number of changed rows. */
@@ -43,9 +43,14 @@ const READS_PER_TURN = 200
 // Primary result codes, https://www.sqlite.org/rescode.html; the extended ones carry them in their low byte.
 const SQLITE_BUSY = 5
 const SQLITE_LOCKED = 6
+const SQLITE_READONLY = 8
+const SQLITE_IOERR = 10
 const SQLITE_CORRUPT = 11
+const SQLITE_FULL = 13
 const SQLITE_CONSTRAINT = 19
 const SQLITE_NOTADB = 26
+/** Errors that do not pass by themselves. A quota and a file system that became read-only are errors of input and output. */
+const LASTING: (number | null)[] = [SQLITE_READONLY, SQLITE_IOERR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB]
 
 /**
  * Opens the file, created with mode 0600 (its folder with 0700) if missing, and applies the missing `upgrades`; the schema version is their
@@ -157,11 +162,14 @@ function sqliteCode(error: unknown): number | null {
 }
 
 /**
- * The error that the backend throws: `Unavailable` for errors of SQLite and of a closed file; programming errors pass unchanged.
+ * The error that the backend throws: `Unavailable` for errors of SQLite and of a closed file, `Unwritable` for those that last; programming
+ * errors pass unchanged.
  */
 function toBackendError(error: unknown): unknown {
   const closed = (error as { code?: unknown } | null)?.code === 'ERR_INVALID_STATE'
-  return closed || sqliteCode(error) !== null ? new Unavailable('store', error) : error
+  const code = sqliteCode(error)
+  if (LASTING.includes(code)) return new Unwritable('store', error)
+  return closed || code !== null ? new Unavailable('store', error) : error
 }
 
 type Mark = { set(): void; close(): void }
