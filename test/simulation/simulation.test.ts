@@ -6,7 +6,7 @@ import { runSeed } from './run-seed.ts'
 
 /** For more there is `npm run simulate`. */
 const SEEDS = 20
-/** Bugs that need more seeds are only planted and parsed here: `npm run simulate -- --bugs` finds all of them. */
+/** Of bugs that need no more seeds, one in each file is found here; the others are only parsed. `npm run simulate -- --bugs` finds all. */
 const FEW = 20
 
 t.test('every invariant holds after every step and after recovery, whatever crashes, freezes, is lost or late', async (t) => {
@@ -35,6 +35,7 @@ t.test('planted bugs are found within a few seeds', async (t) => {
     if (detection.outcome === 'found') t.pass(`${detection.bug.name}: seed ${detection.seed}`)
     else t.fail(`${detection.outcome}: ${detection.bug.name}`, { output: detection.output })
   }
+  const quick = BUGS.filter(({ within }) => within <= FEW)
   // Other files run meanwhile.
-  await detectBugs(BUGS.filter(({ within }) => within <= FEW), null, detected, 1)
+  await detectBugs([...new Map(quick.map((bug) => [bug.file, bug])).values()], null, detected, 1)
 })

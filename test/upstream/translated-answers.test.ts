@@ -254,7 +254,7 @@ t.test('a translated stream is equal for every way of splitting its bytes', asyn
     const check = (pieces: Buffer[]) => {
       if (rewrite(callOf(client).openRewriter(), pieces) !== expected) different++
     }
-    for (let at = 0; at <= bytes.length; at += 3) check([bytes.subarray(0, at), bytes.subarray(at)])
+    for (let at = 0; at <= bytes.length; at += 11) check([bytes.subarray(0, at), bytes.subarray(at)])
     for (const size of [1, 2, 7, 61]) check(Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size)))
     for (let seed = 1; seed <= 50; seed++) {
       const random = randomOf(seed)
