@@ -8,7 +8,7 @@ import { readAddress } from '../../src/backends/broker/kafka/kafka-url.ts'
 import { installed, missing } from '../servers/client.ts'
 import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { CHART, found, helm, parsed, pods } from './chart.ts'
+import { CHART, found, helm, nameOf, parsed, pods } from './chart.ts'
 
 const FOLDER = join(import.meta.dirname, '../../examples/kubernetes')
 const written = (file: string) => readFileSync(join(FOLDER, file), 'utf8')
@@ -23,6 +23,13 @@ t.test('the address of Kafka leads to the cluster, as the user, with the topics 
   const { acls } = found(all, 'KafkaUser/tollgate-rings').spec.authorization
   t.same(acls.map(({ resource }: Answered) => resource.name), [address.topicPrefix, `${address.group}.`])
   t.same(acls.map(({ operations }: Answered) => operations), [['Create', 'Describe', 'DescribeConfigs', 'Read', 'Write'], ['Read']], 'every topic that is missing is created')
+})
+
+t.test('the commands wait for objects that they have created', async (t) => {
+  const created = ['mongodb.yaml', 'kafka.yaml'].flatMap((file) => parsed(written(file)).map((object) => nameOf(object).toLowerCase()))
+  const awaited = [...written('README.md').matchAll(/ wait .*--for=\S+ (.*)/g)].flatMap(([, objects = '']) => objects.split(' '))
+  t.same(awaited.filter((one) => !created.includes(one)), [])
+  t.not(awaited.length, 0)
 })
 
 if (!missing(t, ['glua'])) {
