@@ -16,6 +16,7 @@ export type CommandLine = { json: boolean } & (
   | { command: 'reseal'; write: boolean }
   | { command: 'purge'; tasksMs: number | null; eventsMs: number | null; write: boolean }
   | { command: 'backup check' }
+  | { command: 'backup restored'; write: boolean }
   | { command: 'derive-keys' }
 )
 
@@ -31,6 +32,7 @@ tollgate trace <id> [--days <n>]                     the story of a request or a
 tollgate reseal [--yes]                              encrypts API keys of older lines of the sealing key file with the first line
 tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks, coding requests and events
 tollgate backup check                                checks that a store, its sealing key and its results belong together
+tollgate backup restored --yes                       after a restore, before the start: events come after all cursors that readers have
 tollgate derive-keys                                 prints the keys of DERIVED_KEYS_FILE, derived from the sealing key file
 Without --yes they only read; --json prints JSON
 `
@@ -58,6 +60,7 @@ const SHAPES: Record<CommandLine['command'], { options: readonly string[]; words
   reseal: { options: ['yes'], words: 1 },
   purge: { options: ['yes', 'tasks-days', 'events-days'], words: 1 },
   'backup check': { options: [], words: 2 },
+  'backup restored': { options: ['yes'], words: 2 },
   'derive-keys': { options: [], words: 1 },
 }
 
@@ -127,6 +130,8 @@ export function readCommandLine(args: string[]): CommandLine {
     }
     case 'backup check':
       return { command: 'backup check', json }
+    case 'backup restored':
+      return { command: 'backup restored', json, write }
     case 'derive-keys':
       return { command: 'derive-keys', json }
   }

@@ -133,6 +133,11 @@ export function backupText({ checked, violations, keys, results }: CheckedBackup
   return [...faults, summary, ''].join('\n')
 }
 
+/** Of `tollgate backup restored`; without `write` it says how to change something. */
+export function restoredText(write: boolean): string {
+  return write ? 'Events that are logged from now on come after all that readers have read.\n' : NOT_CHANGED
+}
+
 /** Rows in columns. */
 function table(rows: string[][], empty: string): string {
   if (rows.length === 0) return `${empty}\n`

@@ -15,7 +15,7 @@ import { traceOf } from '../maintenance/trace.ts'
 import { usageOf } from '../maintenance/usage.ts'
 import { exportUsage } from '../maintenance/usage-export.ts'
 import { readCommandLine, type CommandLine } from './command-line.ts'
-import { backupText, purgeText, requeueText, resealText, storyText, stuckText, usageText } from './command-output.ts'
+import { backupText, purgeText, requeueText, resealText, restoredText, storyText, stuckText, usageText } from './command-output.ts'
 import { credentialsOf } from './open-backends.ts'
 import { lock } from './process-lock.ts'
 import { readSealingKeys } from './sealing-keys.ts'
@@ -104,6 +104,10 @@ async function resultOf(
     }
     case 'backup check':
       return checked(config, store, now)
+    case 'backup restored':
+      // More than the number of events that were logged, before the restore or after it (decision 0025).
+      if (line.write) await store.raiseEventFloor(now)
+      return { facts: { eventsAfter: line.write ? now : null }, text: restoredText(line.write) }
   }
 }
 

@@ -24,12 +24,20 @@ const key = (name: string, plan: string, spec: object = {}) => apiKey(name, plan
 
 t.setTimeout(1_800_000)
 
+/** Creates a task; resolves to its id. */
+async function create(program: Caller, apiKeyOf: string, request: object): Promise<string> {
+  const { status, body } = await answer(await post(program, apiKeyOf, '/api/v1/generations', { prompt: 'a lighthouse', ...request }))
+  if (status !== 202) throw new Error(`a task was answered ${status}: ${JSON.stringify(body)}`)
+  return String(at(body, 'id'))
+}
+
+const completed = (program: Caller, apiKeyOf: string, id: string) =>
+  eventually(`task ${id}`, async () => (at((await get(program, apiKeyOf, `/api/v1/generations/${id}`)).body, 'status') === 'completed' ? true : null))
+
 /** Creates an image and waits for it; resolves to the task's id. */
 async function order(program: Caller, apiKeyOf: string, webhook: string): Promise<string> {
-  const { status, body } = await answer(await post(program, apiKeyOf, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '32x32', webhook_url: webhook }))
-  if (status !== 202) throw new Error(`an image was answered ${status}: ${JSON.stringify(body)}`)
-  const id = String(at(body, 'id'))
-  await eventually('the image', async () => (at((await get(program, apiKeyOf, `/api/v1/generations/${id}`)).body, 'status') === 'completed' ? true : null))
+  const id = await create(program, apiKeyOf, { kind: 'image', size: '32x32', webhook_url: webhook })
+  await completed(program, apiKeyOf, id)
   return id
 }
 
@@ -55,7 +63,7 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
   const data = join(store.folder, 'postgres')
   const issued = (name: string, reason = 'Issued') => operator.becomes(operator.ref('ApiKey', name), { Ready: `True ${reason}` })
   const keyOf = async (name: string) => String((await secretsOf(operator, name))[name]?.['api-key'])
-  const verify = async () => run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env: await site.settings(folder) })
+  const command = async (...words: string[]) => run(process.execPath, [PROGRAM, ...words], { cwd: folder, env: await site.settings(folder) })
   const spent = async (at_: Caller) => ({ coding: (await used(at_, await keyOf('ci'))).weekly, media: at((await get(at_, await keyOf('studio'), '/api/v1/usage')).body, 'burned') })
 
   let gateway = await step('start of four processes', started)
@@ -66,6 +74,7 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
   const kept = await order(gateway, await keyOf('studio'), `${receiver.url}/before`)
   await receiver.arrived(1)
   const spentBefore = await spent(gateway)
+  const begun = await create(gateway, await keyOf('studio'), { kind: 'video', duration_seconds: 10 })
 
   await step('backup: a copy of the database at one point in time', async () => {
     await store.kill()
@@ -84,6 +93,8 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
   })
   const lost = await order(gateway, await keyOf('studio'), `${receiver.url}/after`)
   const spentSince = await spent(gateway)
+  const eventsAfter = async (cursor?: unknown) => (await get(gateway, await keyOf('studio'), `/api/v1/events${cursor === undefined ? '' : `?cursor=${cursor}`}`)).body
+  const cursor = at(await eventsAfter(), 'next_cursor')
   const secrets = await secretsOf(operator, 'ci', 'late', 'studio')
 
   gateway = await step('restore: all processes stopped, the database replaced, all started', async () => {
@@ -92,7 +103,9 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
     await promisify(execFile)('rm', ['-rf', data])
     await copy(join(folder, 'backup'), data)
     await store.start()
-    t.match(await verify(), { code: 0 }, 'the restored database keeps its invariants')
+    t.match(await command('verify'), { code: 0 }, 'the restored database keeps its invariants')
+    t.match(await command('tasks', 'stuck', '--older-than', '0'), { stdout: new RegExp(begun) }, 'a task was open')
+    t.match(await command('backup', 'restored', '--yes'), { code: 0 })
     return started()
   })
   await step('every key Ready and working', async () => {
@@ -107,14 +120,19 @@ t.test('a database of an older backup beside current Secrets: no key is issued a
   const studio = await keyOf('studio')
   t.equal((await get(gateway, studio, `/api/v1/generations/${kept}`)).status, 200, 'a task of before the backup is there')
   t.equal((await get(gateway, studio, `/api/v1/generations/${lost}`)).status, 404, 'a task of after the backup is lost')
-  t.equal((await get(gateway, studio, '/api/v1/usage').then(({ body }) => at(body, 'burned'))), spentBefore.media, 'and so is its charge')
+  await completed(gateway, studio, begun)
+  const charge = at((await get(gateway, studio, `/api/v1/generations/${begun}`)).body, 'actual_cost')
+  const burned = await get(gateway, studio, '/api/v1/usage').then(({ body }) => at(body, 'burned'))
+  t.equal(Number(burned), Number(spentBefore.media) + Number(charge), 'and so is its charge, while the open task is made and charged')
   t.comment(`lost with the backup: task ${lost}, ${String(spentBefore.media)} burned instead of ${String(spentSince.media)}, and ${spentSince.coding - spentBefore.coding} tokens of the window`)
   const arrived = receiver.received.length
-  await order(gateway, studio, `${receiver.url}/restored`)
+  const restored = await order(gateway, studio, `${receiver.url}/restored`)
+  const events = await eventsAfter(cursor)
+  t.same([0, 1, 2].map((n) => at(events, 'data', n, 'task_id')), [begun, restored, undefined], 'a reader of the lost event log misses nothing')
   const webhooks = await receiver.arrived(arrived + 1)
   for (const webhook of webhooks) t.ok(await verifies(webhook, studio), `the webhook at ${webhook.path} is signed by the same key`)
   await gateway.stop()
-  const verified = await verify()
+  const verified = await command('verify')
   t.match(verified, { code: 0 }, verified.stdout.trim())
   end()
 })

@@ -12,7 +12,7 @@ import { holdOf } from '../../src/domain/subscription/holds.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { emptyDatabase } from '../backends/store/empty-store.ts'
-import { keyVersion } from '../contracts/store/acme.ts'
+import { keyVersion, logged, task } from '../contracts/store/acme.ts'
 import { run } from '../flows/run.ts'
 import { PROGRAM } from '../flows/program.ts'
 import { mongodb } from '../servers/mongodb.ts'
@@ -192,6 +192,19 @@ for (const place of PLACES) {
     t.match((await commanded(world, 'backup', 'check')).said, { results: { present: 1, missing: [] } })
   })
 
+  t.test(`${place.name}: events that are logged after a restore come after every cursor of before`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    t.same(await commanded(world, 'backup', 'restored'), { said: { eventsAfter: null }, exitCode: 0 })
+    const { eventsAfter } = (await commanded(world, 'backup', 'restored', '--yes')).said as { eventsAfter: number }
+    t.ok(eventsAfter > NOW)
+    await within(world, async (store) => {
+      await store.createTask(task(9, { state: 'completed' }))
+      await store.relay(logged(9).taskId, [], [logged(9)])
+      t.match(await store.events('acme', 1_000_000, 0, 10), [{ id: logged(9).id, position: eventsAfter + 1 }])
+    })
+  })
+
   t.test(`${place.name}: a backup is judged as of its newest change, which may be the attempt of a delivery`, async (t) => {
     const world = await openWorld(t, place)
     if (world === null) return
@@ -226,7 +239,7 @@ t.test('a command with --yes changes nothing while the clock of this machine is 
 
 t.test('a wrong command line is refused with what it may be', async (t) => {
   const cases: [string, RegExp][] = [
-    ['tasks', /it must be one of usage, usage export, tasks stuck, tasks requeue, trace, reseal, purge, backup check/],
+    ['tasks', /it must be one of usage, usage export, tasks stuck, tasks requeue, trace, reseal, purge, backup check, backup restored/],
     ['tasks list', /one of usage/],
     ['usage acme', /usage without acme/],
     ['usage --yes', /usage without --yes/],
@@ -247,7 +260,7 @@ t.test('--help lists every command, and the program runs them', async (t) => {
   const env = { STORE_URL: `sqlite:${join(folder, 'none.db')}` }
   const { stdout, code } = await run(process.execPath, [PROGRAM, '--help'], { cwd: folder, env: {} })
   t.equal(code, 0)
-  for (const command of ['config', 'verify', 'usage', 'tasks stuck', 'tasks requeue', 'reseal', 'purge', 'backup check']) t.match(stdout, `tollgate ${command}`)
+  for (const command of ['config', 'verify', 'usage', 'tasks stuck', 'tasks requeue', 'reseal', 'purge', 'backup check', 'backup restored']) t.match(stdout, `tollgate ${command}`)
   const missing = await run(process.execPath, [PROGRAM, 'usage'], { cwd: folder, env })
   t.match(missing, { code: 1, stdout: '', stderr: /^There is no store at / })
   const wrong = await run(process.execPath, [PROGRAM, 'backup', 'restore'], { cwd: folder, env })

@@ -68,6 +68,10 @@ t.test('a record without a Plan, holds and reservations is verified like any oth
   t.ok(violations.some((sentence) => /were charged 0.00006 in all, but only 0.00001 was burned/.test(sentence)), violations.join('\n'))
 })
 
+t.test('positions of events that begin with the time of a restore are no gap', async (t) => {
+  t.same((await verifyDamaged(t, [`UPDATE events SET position = ${NOW} + position WHERE position > 1`])).violations, [])
+})
+
 t.test('usage records are compared with the books of their day, where it says that they are complete and kept', async (t) => {
   const lost = await verifyDamaged(t, ['DELETE FROM usage_records'])
   t.same(lost.violations.toSorted(), [

@@ -184,6 +184,7 @@ export const ACCESS = {
   openSession: 'write',
   openTasks: 'read',
   periods: 'read',
+  raiseEventFloor: 'write',
   recordAttempt: 'write',
   redeliver: 'write',
   relay: 'write',

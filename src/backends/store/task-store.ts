@@ -96,6 +96,8 @@ export type TaskStore = {
   events(tenant: string, after: number, since: number, limit: number): Promise<(LoggedEvent & { position: number })[]>
   /** Removes events that were relayed before `before`; their positions are not used again. Returns how many. `before` is at least `LATE_WRITE_MS` ago. */
   removeEvents(before: number, limit: number): Promise<number>
+  /** Events of every tenant get positions after this one from now on. Only while no process appends any. */
+  raiseEventFloor(position: number): Promise<void>
   /**
    * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver, `perTenant` of one tenant and `perQueue` of
    * one tenant to one receiver are leased at any time, over all processes. Longest due first, round-robin over tenants. A delivery whose

@@ -80,4 +80,19 @@ export const eventPromises: Promises<Place> = {
     await relay(other, 4)
     t.same((await follow(store, 'acme', position)).ids, [logged(4).id])
   },
+
+  'after a restore, a reader of the lost log goes on behind what it has read, also of a tenant that is new to the store': async (t, place) => {
+    const store = await place.open()
+    await relay(store, 1)
+    await store.raiseEventFloor(1000)
+    await store.raiseEventFloor(999)
+    const other = await place.open()
+    for (const n of [2, 3]) await relay(other, n)
+    await relay(other, 4, { tenant: 'globex' })
+    t.same((await other.events('acme', 0, 0, 10)).map(({ position }) => position), [1, 1001, 1002])
+    t.same((await other.events('globex', 1000, 0, 10)).map(({ id }) => id), [logged(4).id])
+    t.equal(await other.removeEvents(T0 + 10, 10), 4)
+    await relay(other, 5)
+    t.same((await follow(other, 'acme', 1002)).ids, [logged(5).id])
+  },
 }

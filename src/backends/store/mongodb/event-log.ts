@@ -22,8 +22,9 @@ export const eventIndexes = {
 } satisfies Indexes
 
 type StoredEvent = Stored<LoggedEvent> & { position: number }
-/** The highest position of a tenant whose event was removed. */
+/** The highest position of a tenant whose event was removed; that of `ALL` is for all tenants. */
 type Floor = { _id: string; position: number }
+const ALL = ''
 
 /** What the relay of a task needs. */
 export type EventLog = {
@@ -46,7 +47,7 @@ const MAX_REMEMBERED = 10_000
 type Last = { position: number | null; sinceMs: number }
 type Batch = { tenant: string; events: LoggedEvent[] }
 
-export function openEventLog(database: Database): { log: EventLog; verbs: Pick<Store, 'events' | 'removeEvents'> } {
+export function openEventLog(database: Database): { log: EventLog; verbs: Pick<Store, 'events' | 'removeEvents' | 'raiseEventFloor'> } {
   const collection = database.collection<StoredEvent>('events')
   const floors = database.collection<Floor>('event_floors')
   const lasts = new Map<string, Last>()
@@ -130,8 +131,8 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   /** The events first: a removal raises the floor before it removes the last of them. */
   async function lastPosition(tenant: string): Promise<number> {
     const last = await collection.findOne({ tenant }, { projection: { position: 1 }, sort: { position: -1 } })
-    const floor = await floors.findOne({ _id: tenant })
-    return Math.max(last?.position ?? 0, floor?.position ?? 0)
+    const below = await floors.find({ _id: { $in: [tenant, ALL] } }).toArray()
+    return Math.max(last?.position ?? 0, ...below.map(({ position }) => position))
   }
 
   function lastOf(tenant: string): Last | undefined {
@@ -169,6 +170,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
         return (await found.sort({ position: 1 }).limit(limit).toArray()).map(fromStored<LoggedEvent & { position: number }>)
       },
       removeEvents,
+      raiseEventFloor: (position) => raise(ALL, position),
     },
   }
 }

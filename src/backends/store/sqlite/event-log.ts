@@ -29,10 +29,11 @@ export type EventLog = {
   append(events: LoggedEvent[]): void
 }
 
-export function openEventLog(database: Database): { log: EventLog; verbs: Pick<Store, 'events' | 'removeEvents'> } {
+export function openEventLog(database: Database): { log: EventLog; verbs: Pick<Store, 'events' | 'removeEvents' | 'raiseEventFloor'> } {
   const known = database.prepare('SELECT 1 FROM events WHERE id = ?')
   const last = database.prepare<Position>('SELECT position FROM events WHERE tenant = ? ORDER BY position DESC LIMIT 1')
-  const floor = database.prepare<Position>('SELECT position FROM event_floors WHERE tenant = ?')
+  // That of '' is for all tenants.
+  const floor = database.prepare<Position>("SELECT max(position) AS position FROM event_floors WHERE tenant IN (?, '')")
   const insert = database.prepare('INSERT INTO events (tenant, position, id, logged_at, record) VALUES (?, ?, ?, ?, ?)')
   const page = database.prepare<{ position: number; record: string }>(
     'SELECT position, record FROM events WHERE tenant = ? AND position > ? AND logged_at >= ? ORDER BY position LIMIT ?',
@@ -68,6 +69,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
           }
           return removed.length
         }),
+      raiseEventFloor: async (position) => void (await database.write(() => raise.run('', position))),
     },
   }
 }
