@@ -28,9 +28,9 @@ type PageOptions = BrowserContextOptions & {
   path?: string
 }
 
-/** A browser of its own: nothing is shared with the others. */
+/** A browser of its own: nothing is shared with the others. Nothing moves in it: it would draw the animations of what waits by processor, sixty times a second. */
 export async function openContext({ browser }: Dashboard, options: BrowserContextOptions = {}): Promise<BrowserContext> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: 'en-US', ...options })
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: 'en-US', reducedMotion: 'reduce', ...options })
   context.setDefaultTimeout(WAIT_MS)
   return context
 }

@@ -107,7 +107,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
       t.notOk(/127\.0\.0\.1:8080|svc_live_…/.test(text), `${label}: nothing of the example is left`)
     }
     await reveal(page, 'media')
-    t.equal(await page.getByLabel('Key', { exact: true }).inputValue(), 'media', 'the key that was revealed is the one to use')
+    await until('the key that was revealed to be the one to use', async () => (await page.getByLabel('Key', { exact: true }).inputValue()) === 'media')
     await page.goto(`${dashboard.process.url}/dashboard/keys`)
     await card(page, 'coding').waitFor()
     t.notOk((await page.content()).includes(key), 'it is gone after a reload')
