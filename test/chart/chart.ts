@@ -38,11 +38,15 @@ export async function helm(args: string[], kubeconfig?: string, which: Helm = 'h
   return stdout
 }
 
+/** By Helm and its arguments: each takes a second of processor time. */
+const made = new Map<string, Promise<string>>()
+
 /** The chart's objects as text. `more` are further arguments, such as `--set`. */
 export function rendered(name: string, more: string[] = [], which?: Helm): Promise<string> {
   const known = CAPABILITIES.flatMap((version) => ['--api-versions', version])
   // A Helm that was not built by its own Makefile takes the cluster for an old one.
-  return helm(['template', 'tollgate', CHART, '--namespace', NAMESPACE, '--kube-version', VERSION, ...valuesOf(name), ...known, ...more], undefined, which)
+  const args = ['template', 'tollgate', CHART, '--namespace', NAMESPACE, '--kube-version', VERSION, ...valuesOf(name), ...known, ...more]
+  return made.getOrInsertComputed([which, ...args].join(' '), () => helm(args, undefined, which))
 }
 
 export async function objects(name: string, more: string[] = [], which?: Helm): Promise<Answered[]> {
