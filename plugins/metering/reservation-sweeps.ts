@@ -18,8 +18,7 @@ export function openReservationSweeps(
   failed: (subscription: string, err: unknown) => void,
 ): PeriodicTask {
   const orphaned = reservationSweep(store, instance, failed)
-  let isLast = false
-  const run = async (): Promise<void> => {
+  const sweep = async (isLast: boolean): Promise<void> => {
     const now = clock()
     const released = await unknown.release(now, isLast)
     const isLeader = !isAlone && !isLast && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
@@ -27,9 +26,8 @@ export function openReservationSweeps(
     metrics.swept({ expired, released })
     if (expired + released > 0) log.warn({ event: 'orphaned_reservations_expired', expired, released }, 'expired orphaned reservations')
   }
-  const task = periodicTask(SWEEP_MS, run, (err) =>
-    log.warn({ event: 'reservation_sweep_failed', err }, 'sweep of orphaned reservations failed'),
-  )
+  const sweepFailed = (err: unknown) => log.warn({ event: 'reservation_sweep_failed', err }, 'sweep of orphaned reservations failed')
+  const task = periodicTask(SWEEP_MS, () => sweep(false), sweepFailed)
   return {
     async start() {
       if (isAlone) metrics.swept({ expired: await orphaned.expireOthers(clock()), released: 0 })
@@ -37,8 +35,7 @@ export function openReservationSweeps(
     },
     async stop() {
       await task.cancel()
-      isLast = true
-      await task.runNow()
+      await sweep(true).catch(sweepFailed)
     },
   }
 }

@@ -5,7 +5,7 @@ import { Refused, Unavailable } from '../../../src/domain/errors.ts'
 import { openCache, type Cache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
 import type { ApiResponse, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
-import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
+import { FINALIZER, setFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
 import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
 import { keptSecret, openSecrets, type TemplateOwner } from '../../../src/backends/resources/kubernetes/secrets.ts'
 import { applyStatus } from '../../../src/backends/resources/kubernetes/status-subresource.ts'
@@ -110,7 +110,7 @@ t.test('an edit of another author that the response to a write has is still repo
   const status = statusOf('True', 'Issued')
   const version = (resourceVersion: number, generation: number, more: Partial<KubeObject> = {}) => object('ci', resourceVersion, more, { generation })
   const { client } = server(ok(version(7, 11, { status })), CONFLICT, ok(version(8, 11)), ok(version(9, 11)))
-  for (const write of [(cache: Cache) => applyStatus(client, cache, OWNER, status), (cache: Cache) => addFinalizer(client, cache, OWNER)]) {
+  for (const write of [(cache: Cache) => applyStatus(client, cache, OWNER, status), (cache: Cache) => setFinalizer(client, cache, OWNER, true)]) {
     const cache = cacheOf(version(5, 10))
     await write(cache)
     t.match(cache.put(null, version(6, 11)), { before: { metadata: { generation: 10 } }, after: { metadata: { generation: 11 } } })
@@ -121,25 +121,25 @@ t.test('the finalizer is added and removed beside others, despite concurrent wri
   const having = (version: number, ...finalizers: string[]) => object('ci', version, {}, { finalizers })
   const terminating = object('ci', 5, {}, { finalizers: [FINALIZER, 'x'], deletionTimestamp: '2026-01-06T00:00:00Z' })
   const [patch, get] = ['PATCH /apikeys/ci', 'GET /apikeys/ci']
-  const rows: [why: string, edit: typeof addFinalizer, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[], written?: object][] = [
-    ['it is present', addFinalizer, [having(5, FINALIZER)], [], 'done', []],
-    ['it is missing', addFinalizer, [having(5, 'x')], [ok(having(6, 'x', FINALIZER))], 'done', [patch], { resourceVersion: '5', finalizers: ['x', FINALIZER] }],
-    ['a conflict, then success', addFinalizer, [having(5)], [CONFLICT, ok(having(6, 'x')), ok(having(7, 'x', FINALIZER))], 'done', [patch, get, patch], { resourceVersion: '6', finalizers: ['x', FINALIZER] }],
-    ['a conflict with a client that added it', addFinalizer, [having(5)], [CONFLICT, ok(having(6, FINALIZER))], 'done', [patch, get]],
-    ['conflicts without end', addFinalizer, [having(5)], often(5, CONFLICT, ok(having(6))), 'unavailable', often(5, patch, get)],
-    ['the resource does not exist', addFinalizer, [], [], 'gone', []],
-    ['another resource has its name', addFinalizer, [object('ci', 5, {}, { uid: 'other' })], [], 'gone', []],
-    ['it was deleted meanwhile', addFinalizer, [having(5)], [GONE], 'gone', [patch]],
-    ['it was deleted after a conflict', addFinalizer, [having(5)], [CONFLICT, GONE], 'gone', [patch, get]],
-    ['it is terminating without the finalizer', addFinalizer, [{ ...terminating, metadata: { ...terminating.metadata, finalizers: ['x'] } }], [], 'gone', []],
-    ['the permission is missing', addFinalizer, [having(5)], [FORBIDDEN], 'refused', [patch]],
-    ['the permission to read is missing', addFinalizer, [having(5)], [CONFLICT, FORBIDDEN], 'refused', [patch, get]],
-    ['it is removed', removeFinalizer, [terminating], [ok(having(6, 'x'))], 'done', [patch], { resourceVersion: '5', finalizers: ['x'] }],
-    ['it was removed before', removeFinalizer, [having(5, 'x')], [], 'done', []],
+  const rows: [why: string, isWanted: boolean, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[], written?: object][] = [
+    ['it is present', true, [having(5, FINALIZER)], [], 'done', []],
+    ['it is missing', true, [having(5, 'x')], [ok(having(6, 'x', FINALIZER))], 'done', [patch], { resourceVersion: '5', finalizers: ['x', FINALIZER] }],
+    ['a conflict, then success', true, [having(5)], [CONFLICT, ok(having(6, 'x')), ok(having(7, 'x', FINALIZER))], 'done', [patch, get, patch], { resourceVersion: '6', finalizers: ['x', FINALIZER] }],
+    ['a conflict with a client that added it', true, [having(5)], [CONFLICT, ok(having(6, FINALIZER))], 'done', [patch, get]],
+    ['conflicts without end', true, [having(5)], often(5, CONFLICT, ok(having(6))), 'unavailable', often(5, patch, get)],
+    ['the resource does not exist', true, [], [], 'gone', []],
+    ['another resource has its name', true, [object('ci', 5, {}, { uid: 'other' })], [], 'gone', []],
+    ['it was deleted meanwhile', true, [having(5)], [GONE], 'gone', [patch]],
+    ['it was deleted after a conflict', true, [having(5)], [CONFLICT, GONE], 'gone', [patch, get]],
+    ['it is terminating without the finalizer', true, [{ ...terminating, metadata: { ...terminating.metadata, finalizers: ['x'] } }], [], 'gone', []],
+    ['the permission is missing', true, [having(5)], [FORBIDDEN], 'refused', [patch]],
+    ['the permission to read is missing', true, [having(5)], [CONFLICT, FORBIDDEN], 'refused', [patch, get]],
+    ['it is removed', false, [terminating], [ok(having(6, 'x'))], 'done', [patch], { resourceVersion: '5', finalizers: ['x'] }],
+    ['it was removed before', false, [having(5, 'x')], [], 'done', []],
   ]
-  for (const [why, edit, cached, replies, outcome, asked, written] of rows) {
+  for (const [why, isWanted, cached, replies, outcome, asked, written] of rows) {
     const { client, asked: requests, bodies } = server(...replies)
-    t.equal(await outcomeOf(edit(client, cacheOf(...cached), OWNER)), outcome, why)
+    t.equal(await outcomeOf(setFinalizer(client, cacheOf(...cached), OWNER, isWanted)), outcome, why)
     t.same(requests, asked, why)
     if (written) t.same(bodies.at(-1)?.metadata, written, why)
   }

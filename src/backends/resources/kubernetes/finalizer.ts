@@ -10,23 +10,11 @@ export const FINALIZER = 'tollgate.dev/key'
 /** Other controllers may change the list of finalizers at the same time. */
 const MAX_TRIES = 5
 
-/** Adds the finalizer to the resource of that uid. `gone`: it does not exist, or is being deleted without the finalizer. Throws `Unavailable`. */
-export function addFinalizer(client: Client, cache: Cache, owner: Owner): Promise<'done' | 'gone'> {
-  return edit(client, cache, owner, (finalizers) => [...finalizers, FINALIZER], true)
-}
-
-/** Removes the finalizer. Throws `Unavailable`. */
-export function removeFinalizer(client: Client, cache: Cache, owner: Owner): Promise<'done' | 'gone'> {
-  return edit(client, cache, owner, (finalizers) => finalizers.filter((name) => name !== FINALIZER), false)
-}
-
-async function edit(
-  client: Client,
-  cache: Cache,
-  owner: Owner,
-  change: (finalizers: string[]) => string[],
-  isWanted: boolean,
-): Promise<'done' | 'gone'> {
+/**
+ * Adds the finalizer to the resource of that uid, or removes it where it is not wanted. `gone`: it does not exist, or is being deleted without the finalizer.
+ * Throws `Unavailable`.
+ */
+export async function setFinalizer(client: Client, cache: Cache, owner: Owner, isWanted: boolean): Promise<'done' | 'gone'> {
   const path = resourcePath(owner)
   let found = cache.get(owner.namespace, owner.name)
   for (let tries = 0; tries < MAX_TRIES; tries++) {
@@ -35,7 +23,8 @@ async function edit(
     if (finalizers.includes(FINALIZER) === isWanted) return 'done'
     // The API server accepts no new finalizer on an object that is being deleted.
     if (isWanted && deletionTimestamp !== undefined) return 'gone'
-    const body = { metadata: { resourceVersion, finalizers: change(finalizers) } }
+    const wanted = isWanted ? [...finalizers, FINALIZER] : finalizers.filter((name) => name !== FINALIZER)
+    const body = { metadata: { resourceVersion, finalizers: wanted } }
     const response = await client.request<KubeObject>('PATCH', path, { body, contentType: 'application/merge-patch+json' })
     if (response.status === 200) {
       cache.putWritten(kept(response.body))

@@ -21,7 +21,7 @@ import { openCache, type Cache, type Change } from './informer-cache.ts'
 import { openClient, type Client, type Counts } from './api-client.ts'
 import { openCredentials } from './credentials/credentials.ts'
 import { openEvents } from './event-recorder.ts'
-import { addFinalizer, removeFinalizer } from './finalizer.ts'
+import { setFinalizer } from './finalizer.ts'
 import { openLeader, type Leader } from './leader-election.ts'
 import { COLLECTIONS, type KubeObject } from './api-objects.ts'
 import { openReflector, type Reflector, type ReflectorOptions } from './reflector.ts'
@@ -99,8 +99,8 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       const object = caches[ref.kind].get(ref.namespace, ref.name)
       return object && !unlessTerminating(object) ? { uid: object.metadata.uid } : null
     },
-    retain: async (owner) => ((await addFinalizer(client, caches.ApiKey, owner)) === 'done' ? 'retained' : 'gone'),
-    release: async (owner) => void (await removeFinalizer(client, caches.ApiKey, owner)),
+    retain: async (owner) => ((await setFinalizer(client, caches.ApiKey, owner, true)) === 'done' ? 'retained' : 'gone'),
+    release: async (owner) => void (await setFinalizer(client, caches.ApiKey, owner, false)),
     async setStatus(ref, status) {
       const before = await applyStatus(client, caches[ref.kind], ref, status)
       if (typeof before === 'object') events.transition(ref.kind, before, status)
