@@ -22,13 +22,9 @@ export async function run(job: CheckJob): Promise<Size> {
 }
 
 async function trial(job: CheckJob): Promise<void> {
-  const picture = gradient()
+  const pixels = Uint8Array.from({ length: 4 * SIDE * SIDE }, (_, i) => (i % 4 === 3 ? 255 : (i >> 2) % 256))
+  const picture: Image = { width: SIDE, height: SIDE, pixels, opaque: true }
   if (job.operation === 'background_remove') await (await openSaliency(job.model)).maskOf(picture, SIDE, SIDE)
   else if (job.operation === 'upscale') await enlarge(await openEnlarger(job.model), picture, job.model.scale, () => {})
   else await (await openFiller(job.model)).complete({ ...picture, hole: new Uint8Array(SIDE * SIDE).fill(1, 400, 410) })
-}
-
-function gradient(): Image {
-  const pixels = Uint8Array.from({ length: 4 * SIDE * SIDE }, (_, i) => (i % 4 === 3 ? 255 : (i >> 2) % 256))
-  return { width: SIDE, height: SIDE, pixels, opaque: true }
 }

@@ -108,11 +108,6 @@ export function usableVersion({ versions }: TenantKey, now: number): KeyVersion 
   return versions.find((version) => refusal(version, now) === null) ?? null
 }
 
-/** An opaque text that changes with every change of the ApiKey; null where it cannot be read, and the key cannot be changed here. */
-function revisionOf({ declared }: TenantKey): string | null {
-  return declared && `${declared.key.metadata.uid}.${declared.key.metadata.generation}`
-}
-
 /** The ApiKey as the author saw it, by the opaque text. */
 export function seenKey(revision: string): { uid: string; generation: number } {
   const at = revision.lastIndexOf('.')
@@ -137,7 +132,8 @@ export function described(key: TenantKey, now: number): object {
     expires_at: declared?.key.spec.expirationTime ?? iso(newest?.expiresAt ?? null),
     rotation_revision: shown?.revision ?? 0,
     overlap_until: iso(overlap?.overlapUntil ?? null),
-    revision: revisionOf(key),
+    // Opaque, and another one after every change of the ApiKey; null where it cannot be read, and the key cannot be changed here.
+    revision: declared && `${declared.key.metadata.uid}.${declared.key.metadata.generation}`,
     limit: limitOf(key),
   }
 }

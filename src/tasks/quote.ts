@@ -1,4 +1,5 @@
 /** Quotes: from the body of a generation or operation to its price, for the Media API and for MCP. */
+import { contentTypeOf } from '../domain/media-info.ts'
 import { accountAt, availableToKey } from '../domain/balance.ts'
 import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
@@ -25,7 +26,7 @@ import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
 import type { ProbeSources } from './probe-sources.ts'
 import { mediaOf, type FileInfo } from './source-info.ts'
-import { checkSources, mediaElsewhere, storedData, type UrlChecks, type Upload } from './source-urls.ts'
+import { checkSources, mediaElsewhere, type UrlChecks, type Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
 export type QuoteContext = Pick<TaskContext, 'clock' | 'files'> &
@@ -140,7 +141,10 @@ function complete(
   { route, formats, options }: Offer,
   uploads: readonly Upload[],
 ): { input: Task['input']; request: EngineRequest } {
-  const stored = Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)]))
+  // What the record shows in place of an upload.
+  const stored = Object.fromEntries(
+    uploads.map(({ field, bytes }) => [field, { content_type: contentTypeOf(bytes) ?? 'application/octet-stream', bytes: bytes.length }]),
+  )
   if ('operation' in body) {
     const found = operationOf(body, formats)
     if (found.outcome === 'invalid') throw invalid(found.errors)

@@ -1,7 +1,6 @@
 /** The addresses of sources in a body: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
 import type { FieldError } from '../domain/errors.ts'
-import { contentTypeOf } from '../domain/media-info.ts'
-import { isDataUrl, mediaSourcesOf, sourcesOf, type Sourced, type StoredData } from '../domain/media-operations.ts'
+import { isDataUrl, mediaSourcesOf, sourcesOf, type Sourced } from '../domain/media-operations.ts'
 
 /** The content of a data: URL. */
 export type Upload = { field: 'media_url' | 'mask_url' | 'image_url'; bytes: Uint8Array }
@@ -54,9 +53,4 @@ function dataOf(url: string): Uint8Array | null {
   if (text === undefined) return null
   const bytes = Buffer.from(text, 'base64')
   return bytes.toString('base64') === text ? bytes : null
-}
-
-/** What the record shows in place of an upload. */
-export function storedData({ bytes }: Upload): StoredData {
-  return { content_type: contentTypeOf(bytes) ?? 'application/octet-stream', bytes: bytes.length }
 }

@@ -18,10 +18,6 @@ const ENGINE_CLASSES: Record<string, Offer['engine']> = {
   replicate: 'provider',
 }
 
-/** An edit by words without a model of words is a preview, by whatever engine. */
-const engineClass = (kind: string, type: string): Offer['engine'] =>
-  kind === 'ai_edit' && type === 'local-image' ? 'preview' : (ENGINE_CLASSES[type] ?? 'other')
-
 export const EMPTY: Table = { routes: new Map(), engines: new Map() }
 
 /**
@@ -61,7 +57,8 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
   return {
     route,
     formats: made.formats,
-    engine: engineClass(kind, setting.type),
+    // An edit by words without a model of words is a preview, by whatever engine.
+    engine: kind === 'ai_edit' && setting.type === 'local-image' ? 'preview' : (ENGINE_CLASSES[setting.type] ?? 'other'),
     options: (engine.options?.(kind, route.model) ?? []).filter(
       (option) =>
         (OPTION_KINDS[option] as readonly string[]).includes(kind) && (option !== 'quality' || Object.keys(route.qualities).length > 0),

@@ -174,7 +174,8 @@ async function predict(
           path: path(id),
           signal: run.signal,
           firstByteMs: POLL_MS,
-          maxBytes: answerBytes(run),
+          // An output may be a data URL, and an answer repeats the input, which may be one as well.
+          maxBytes: 4 * 1024 * 1024 + Math.ceil((Math.min(run.limits.bytes, 64 * 1024 * 1024) * 4) / 3),
         })
         return isGood(answer) && typeof answer.body['status'] === 'string'
           ? predictionStatus(answer.body)
@@ -186,9 +187,6 @@ async function predict(
     { ...outside, background },
   )
 }
-
-/** An output may be a data URL, and an answer repeats the input, which may be one as well. */
-const answerBytes = ({ limits }: Run): number => 4 * 1024 * 1024 + Math.ceil((Math.min(limits.bytes, 64 * 1024 * 1024) * 4) / 3)
 
 async function urlsOf(api: Api, request: EngineRequest, marks: Marks, run: Run): Promise<MediaUrls | NotMade> {
   const prepared = await preparedInputs(request, marks, run)

@@ -8,8 +8,6 @@ import { hrefOf } from '../../router.ts'
 
 type Step = { icon: IconName; title: string; text: string; action: string; path: string; isDone: boolean }
 
-const hasSpent = ({ summary: { media } }: Plan): boolean => Number(media?.burned ?? 0) > 0
-
 /**
  * What a newcomer does next, by what the plans unlock, until a key is used. A step that is done says so; until the keys are there, theirs
  * count as done, so that a card that goes again does not flash.
@@ -55,7 +53,7 @@ function stepsOf(active: Plan[], keys: Key[] | null): Step[] {
             text: 'Write a prompt in the AI Room, see its price, and watch it appear. No key, no code.',
             action: 'Open the AI Room',
             path: '/room',
-            isDone: isUsed || active.some(hasSpent),
+            isDone: isUsed || active.some(({ summary: { media } }) => Number(media?.burned ?? 0) > 0),
           },
         ]
       : []),
