@@ -18,7 +18,7 @@ function callOf(wire: WireName, more: object = {}): UpstreamCall {
 }
 const sent = (wire: WireName, more: object): Loose => JSON.parse(callOf(wire, more).body(TARGET))
 const stream = (wire: WireName, text: string, more: object = {}) => valid(checkMessagesStream, rewrite(callOf(wire, more).openRewriter(), [Buffer.from(text)]))
-const whole = (wire: WireName, answer: object): Loose => valid(checkMessagesJson, JSON.parse(callOf(wire).rewriteJson(answer).body(ESTIMATE)))
+const whole = (wire: WireName, answer: object, more: object = {}): Loose => valid(checkMessagesJson, JSON.parse(callOf(wire, more).rewriteJson(answer).body(ESTIMATE)))
 const chat = (...deltas: object[]) => [...deltas.map((one) => chunk([delta(one)])), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE].join('')
 const call = (index: number, id: string, name: string, text: string) => ({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: text } }] })
 const more = (index: number, text: string) => ({ tool_calls: [{ index, function: { arguments: text } }] })
@@ -155,6 +155,41 @@ t.test('thinking is signed, and its replay reaches the upstream as it was', asyn
   t.notOk(foreign.input.some(({ type }: Loose) => type === 'reasoning'), 'that of another service is left out')
 })
 
+t.test('omitted thinking has its signature alone, and comes back to the model', async (t) => {
+  const omitted = { thinking: { type: 'adaptive', display: 'omitted' } }
+  t.same(sent('responses', omitted).reasoning, {}, 'no summary is asked for')
+  const text = chat({ role: 'assistant', reasoning_content: 'Let me ' }, { reasoning_content: 'see.' }, call(0, 'a', 'read', '{}'))
+  const events = eventsOf(stream('chat', text, omitted))
+  t.strictSame(events.flatMap(({ delta: one }) => one?.type ?? []), ['signature_delta', 'input_json_delta'])
+  const answer = { id: 'x', created: 5, usage: USAGE, choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: null, reasoning_content: 'Let me see.', tool_calls: [{ id: 'a', type: 'function', function: { name: 'read', arguments: '{}' } }] } }] }
+  for (const { content } of [assembled(events), whole('chat', answer, omitted)]) {
+    t.match(content, [{ type: 'thinking', thinking: '', signature: /./ }, { type: 'tool_use' }])
+    const messages = [...HI, { role: 'assistant', content }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: content[1].id, content: 'ok' }] }]
+    t.match(sent('chat', { messages }).messages[1], { reasoning_content: 'Let me see.', tool_calls: [{ id: 'a' }] })
+  }
+})
+
+t.test('an effort in a system message holds from the message of the user that it follows or, elsewhere, from the next one', async (t) => {
+  const low = { role: 'system', content: [], output_config: { effort: 'low' } }
+  const answer = { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_1', name: 'read', input: {} }] }
+  const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'ok' }] }
+  const cases: [object[], string][] = [
+    [[...HI], 'high'],
+    [[...HI, low], 'low'],
+    [[...HI, low, answer, result], 'low'],
+    [[...HI, answer, low, result], 'high'],
+    [[...HI, answer, result, low], 'high'],
+    [[...HI, answer, result, low, ...HI], 'low'],
+    [[...HI, low, { role: 'system', content: 'Hurry.' }, answer, { role: 'system', output_config: { effort: 'medium' } }, ...HI], 'medium'],
+    [[...HI, { role: 'system', content: 'Hurry.', output_config: { effort: null } }], 'high'],
+  ]
+  for (const [messages, effort] of cases) {
+    const asked = { messages, output_config: { effort: 'high' }, thinking: { type: 'adaptive' } }
+    t.equal(sent('responses', structuredClone(asked)).reasoning.effort, effort, JSON.stringify(messages))
+    t.equal(sent('chat', asked).reasoning_effort, effort)
+  }
+})
+
 t.test('what a model thought before its calls comes back to it, sealed, from a client that asked for no thinking', async (t) => {
   const called = { id: 'a', type: 'function', function: { name: 'read', arguments: '{}' } }
   const answer = (message: object) => ({ id: 'x', created: 5, usage: USAGE, choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: null, ...message } }] })
@@ -229,6 +264,8 @@ t.test('tools that are loaded later go along once a search of the client has fou
   const call = { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_1', name: 'search', input: {} }] }
   const result = (...content: object[]) => ({ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content }] })
   t.same(named({}), ['search'])
+  const searched = [...HI, call, result({ type: 'tool_reference', tool_name: 'second' }, { type: 'tool_reference', tool_name: 'third' })]
+  t.match(sent('chat', { tools, messages: searched }).messages.at(-1), { role: 'tool', content: 'Tool available: second\nTool available: third' })
   t.same(named({ messages: [...HI, call, result({ type: 'tool_reference', tool_name: 'second' })] }), ['search', 'second'])
   t.same(named({ messages: [...HI, { role: 'system', content: [{ type: 'tool_addition', tool: { type: 'tool_reference', name: 'third' } }] }] }), ['search', 'third'])
   t.same(named({ tool_choice: { type: 'tool', name: 'first' } }), ['search', 'first'])

@@ -107,7 +107,7 @@ function partsOf(block: Members, place: string, textType: string): Members[] {
     case 'search_result':
       return text([ownText(block, 'title'), ownText(block, 'source'), textOf(own(block, 'content'))].filter((one) => one !== '').join('\n'))
     case 'tool_reference':
-      return text(ownText(block, 'tool_name'))
+      return text(`Tool available: ${ownText(block, 'tool_name')}`)
     default:
       throw invalid(place, `${place}: blocks of the type ${nameOf(own(block, 'type'))} are not supported.`)
   }

@@ -4,10 +4,13 @@ import type { Stop } from '../../wires/messages/message-object.ts'
 import { openStopFilter } from '../stop-sequences.ts'
 import { signatureOf } from './thinking-signature.ts'
 
+/** Thinking blocks with their text, or with their signature alone. */
+export type ThinkingDisplay = 'summarized' | 'omitted'
+
 /** What the answer depends on beside the upstream's. */
 export type MessageContext = {
-  /** Whether the answer has thinking blocks. Else what the model thought before its calls is sealed. */
-  thinking: boolean
+  /** Null for an answer without thinking blocks: what the model thought before its calls is sealed. */
+  thinking: ThinkingDisplay | null
   stopSequences: readonly string[]
   /** Of the prompt, estimated: told before the upstream reports its usage. */
   promptTokens: number
@@ -35,9 +38,9 @@ export function contentOf(response: Members, { thinking, stopSequences }: Messag
     if (item['type'] === 'reasoning' && !thinking) {
       const block = withheldOf(item)
       if (block) withheld.push(block)
-    } else if (item['type'] !== 'message') content.push(...blocksOf(item))
+    } else if (item['type'] !== 'message') content.push(...blocksOf(item, thinking))
     else
-      for (const block of blocksOf(item)) {
+      for (const block of blocksOf(item, thinking)) {
         const filter = openStopFilter(stopSequences)
         const text = filter.push(String(block['text'])) + filter.flush()
         if (text !== '') content.push({ ...block, text })
@@ -56,9 +59,9 @@ export function withheldOf(item: Members): Members | null {
 }
 
 /** The content blocks of a finished item; none for an item that the wire does not have. */
-export function blocksOf(item: Members): Members[] {
+export function blocksOf(item: Members, display: MessageContext['thinking']): Members[] {
   if (item['type'] === 'function_call') return [{ ...toolUseOf(item), input: inputOf(item) }]
-  if (item['type'] === 'reasoning') return [thinkingOf(item)]
+  if (item['type'] === 'reasoning') return [thinkingOf(item, display)]
   if (item['type'] !== 'message') return []
   return ((item['content'] ?? []) as Members[])
     .map((part) => ownText(part, 'text') || ownText(part, 'refusal'))
@@ -75,10 +78,11 @@ export function toolUseOf(item: Members): Members {
 /** Arguments that a limit of tokens cut off are no JSON: the object is then empty, as the wire has no other form. */
 const inputOf = (item: Members): Members => parsedMembers(ownText(item, 'arguments')) ?? {}
 
-function thinkingOf(item: Members): Members {
+function thinkingOf(item: Members, display: MessageContext['thinking']): Members {
   const texts = (name: string) => ((item[name] ?? []) as Members[]).map((part) => ownText(part, 'text')).filter((text) => text !== '')
   const summary = texts('summary')
   const thinking = (summary.length > 0 ? summary : texts('content')).join('\n\n')
   const signature = signatureOf(item)
+  if (display === 'omitted') return { type: 'thinking', thinking: '', signature }
   return thinking === '' ? { type: 'redacted_thinking', data: signature } : { type: 'thinking', thinking, signature }
 }

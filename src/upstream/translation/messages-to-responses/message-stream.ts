@@ -50,7 +50,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     if (stopped) return to.readOn(type.endsWith('.delta') ? String(event['delta']).length : 0)
     const key = String(event['output_index'])
     if (TEXTS.includes(type)) text(`${key}.${String(event['content_index'])}`, String(event['delta']))
-    else if (type in THOUGHTS && context.thinking) thought(key, type, event)
+    else if (type in THOUGHTS && context.thinking === 'summarized') thought(key, type, event)
     else if (type === 'response.function_call_arguments.delta') argument(key, String(event['delta']))
     else if (type === 'response.content_part.done') endText(`${key}.${String(event['content_index'])}`)
     else if (type === 'response.output_item.added' && isMembers(event['item'])) begin(key, event['item'])
@@ -100,7 +100,8 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
     if (!known) blocks.open(key, { type: 'thinking', thinking: '', signature: '' })
     const paragraph = known && known.part !== part ? '\n\n' : ''
     thoughts.set(key, { type, part })
-    blocks.delta(key, { type: 'thinking_delta', thinking: paragraph + String(event['delta']) })
+    const thinking = paragraph + String(event['delta'])
+    if (thinking !== '') blocks.delta(key, { type: 'thinking_delta', thinking })
   }
 
   function endItem(key: string, item: Members): void {
@@ -118,7 +119,7 @@ export function openMessageStream(responses: StreamRewriter, context: MessageCon
       return argument(key, ownText(item, 'arguments'))
     }
     if (item['type'] === 'reasoning' && !context.thinking) return blocks.withhold(key, withheldOf(item))
-    for (const [index, block] of blocksOf(item).entries()) {
+    for (const [index, block] of blocksOf(item, context.thinking).entries()) {
       const part = `${key}.${index}`
       if (block['type'] === 'text' && !hasText(key)) text(part, String(block['text']))
       if (block['type'] === 'redacted_thinking') blocks.open(key, block)

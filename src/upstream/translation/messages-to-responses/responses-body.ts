@@ -1,18 +1,23 @@
 /** The body of a Messages request as the body of a Responses request. */
-import { isMembers, own, type Members } from '../../wires/allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../../wires/allowlist.ts'
 import { MODEL } from '../../wires/model-name.ts'
 import { effortOfBudget } from '../budget-effort.ts'
 import { unsupported } from '../unsupported-parameter.ts'
 import { inputItems, instructionsOf, type Place } from './input-items.ts'
+import type { ThinkingDisplay } from './message-content.ts'
 import { toolMembers } from './function-tools.ts'
 
 /** The Responses wire's efforts end at `high` for most models. */
 const EFFORTS: Record<string, string> = { low: 'low', medium: 'medium', high: 'high', xhigh: 'high', max: 'high' }
 
-/** Whether the client asks for thinking: without, an answer has none that can be read, because many clients do not expect it. */
-export function asksForThinking(body: Members): boolean {
+/**
+ * How the client wants to see thinking. Null if it asks for none: an answer then has none that can be read, because many clients do not
+ * expect it.
+ */
+export function thinkingDisplay(body: Members): ThinkingDisplay | null {
   const thinking = own(body, 'thinking')
-  return isMembers(thinking) && own(thinking, 'type') !== 'disabled'
+  if (!isMembers(thinking) || own(thinking, 'type') === 'disabled') return null
+  return own(thinking, 'display') === 'omitted' ? 'omitted' : 'summarized'
 }
 
 /**
@@ -38,16 +43,38 @@ export function responsesBody(body: Members, least: number): { body: Members; pl
 function reasoningMembers(body: Members, items: Members[]): Members {
   const replays = items.some(({ type }) => type === 'reasoning')
   const include = { include: ['reasoning.encrypted_content'] }
-  if (!asksForThinking(body)) return replays ? include : {}
-  const effort = effortOf(body)
-  return { reasoning: { ...(effort ? { effort } : {}), summary: 'auto' }, ...include }
+  const display = thinkingDisplay(body)
+  if (display === null) return replays ? include : {}
+  const effort = namedEffort(body) ?? effortOfBudget(own((own(body, 'thinking') ?? {}) as Members, 'budget_tokens'))
+  return { reasoning: { ...(effort ? { effort } : {}), ...(display === 'omitted' ? {} : { summary: 'auto' }) }, ...include }
 }
 
-function effortOf(body: Members): string | undefined {
-  const named = own((own(body, 'output_config') ?? {}) as Members, 'effort')
-  if (typeof named === 'string' && Object.hasOwn(EFFORTS, named)) return EFFORTS[named]
-  return effortOfBudget(own((own(body, 'thinking') ?? {}) as Members, 'budget_tokens'))
+/**
+ * The effort at the end of the conversation: that of the request, until a system message names another one. It holds from the answer to the
+ * message of the user that it directly follows, or to the next one; results of tools alone are none.
+ */
+function namedEffort(body: Members): string | undefined {
+  let effort = effortIn(body)
+  let next: string | undefined
+  let followsUser = false
+  for (const message of own(body, 'messages') as Members[]) {
+    if (own(message, 'role') === 'system') next = effortIn(message) ?? next
+    else followsUser = own(message, 'role') === 'user' && hasInput(own(message, 'content'))
+    if (!followsUser) continue
+    effort = next ?? effort
+    next = undefined
+  }
+  return effort
 }
+
+function effortIn(holder: Members): string | undefined {
+  const config = own(holder, 'output_config')
+  const effort = isMembers(config) ? ownText(config, 'effort') : ''
+  return Object.hasOwn(EFFORTS, effort) ? EFFORTS[effort] : undefined
+}
+
+const hasInput = (content: unknown) =>
+  !Array.isArray(content) || (content as Members[]).some((block) => own(block, 'type') !== 'tool_result')
 
 function formatOf(body: Members): Members | null {
   const format = own((own(body, 'output_config') ?? {}) as Members, 'format') ?? own(body, 'output_format')

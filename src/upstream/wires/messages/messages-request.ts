@@ -5,7 +5,7 @@ import { cleanTurns } from '../../policy/conversation.ts'
 import { withoutMembers } from '../../policy/request-policy.ts'
 import { callOver } from '../../translation/translated-calls.ts'
 import { answeringMessages } from '../../translation/messages-to-responses/messages-to-responses.ts'
-import { asksForThinking, responsesBody } from '../../translation/messages-to-responses/responses-body.ts'
+import { responsesBody, thinkingDisplay } from '../../translation/messages-to-responses/responses-body.ts'
 import type { MessageContext } from '../../translation/messages-to-responses/message-content.ts'
 import type { Place } from '../../translation/messages-to-responses/input-items.ts'
 import { openMeter } from '../../usage/output-meter.ts'
@@ -131,7 +131,7 @@ function translatedCall(
 ): UpstreamCall {
   const { body: built, places } = responsesBody(body, least)
   const context = {
-    thinking: asksForThinking(body),
+    thinking: thinkingDisplay(body),
     stopSequences: ((own(body, 'stop_sequences') ?? []) as string[]).filter((sequence) => sequence !== ''),
     ...answered,
   }
