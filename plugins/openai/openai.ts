@@ -7,6 +7,7 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { listUsage, UsageQuery } from '../../src/tasks/list-usage.ts'
 import { speaksMessages } from '../../src/http/message-errors.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
+import { loadedTools } from '../../src/upstream/policy/current-tools.ts'
 import { openPromptCounts } from '../../src/upstream/usage/prompt-tokens.ts'
 import { checkMessagesBody } from '../../src/upstream/wires/messages/message-checks.ts'
 import { MODEL, openModelNames, replaceAlias, withModel } from '../../src/upstream/wires/model-name.ts'
@@ -83,7 +84,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.post('/v1/messages', creates('messages'), (request, reply) => message(request, reply.header('request-id', request.id)))
   app.post('/v1/messages/count_tokens', { ...counts, config: { api: 'coding', messages: 'always' } }, async (request, reply) => {
     reply.header('request-id', request.id)
-    return { input_tokens: await countOf(request, checkMessagesBody(request.body)) }
+    return { input_tokens: await countOf(request, readPrompt(request.body)) }
   })
   app.post('/v1/responses/input_tokens', counts, async (request) => {
     return { object: 'response.input_tokens', input_tokens: await countOf(request, readBody(withModel(request.body))) }
@@ -116,6 +117,12 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.get('/v1/usage', reads, async ({ caller }) =>
     usageBody(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
   )
+}
+
+/** The body of a request for its count, without the tools that are not loaded yet. */
+function readPrompt(value: unknown): Members {
+  const body = checkMessagesBody(value)
+  return { ...body, tools: loadedTools(body) }
 }
 
 /** A WebSocket handshake arrives as a plain GET, because nothing listens for upgrades. After 426 Codex falls back to HTTPS at once. */

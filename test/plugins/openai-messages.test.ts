@@ -52,6 +52,14 @@ t.test('tokens of a prompt are counted without a reservation, on both wires', as
   t.ok((await count('Hello there, how are you?')) > (await count('Hello')))
   const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(1_000_000) } }
   t.ok((await count([image])) < 2000, 'an image is not counted as text')
+  const data = 'A'.repeat(1_000_000)
+  const pdf = await count([{ type: 'document', source: { type: 'base64', media_type: 'application/pdf', data } }])
+  t.ok(pdf > 16_000 && pdf < 17_000, `a file counts by its size, as it does in a window: ${pdf}`)
+  t.ok((await count([{ type: 'text', text: data }])) > 50_000, 'text is text, also without white space')
+  const deferred = async (...content: object[]) =>
+    (await post(gateway, '/v1/messages/count_tokens', { model: 'svc-code', tools: [{ name: 'read', description: 'word '.repeat(5000), input_schema: {}, defer_loading: true }], messages: [{ role: 'user', content }] })).body.input_tokens
+  t.ok((await deferred()) < 50, 'a tool that is not loaded is not read')
+  t.ok((await deferred({ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'tool_reference', tool_name: 'read' }] })) > 4000)
   t.match((await post(gateway, '/v1/responses/input_tokens', { model: 'svc-code', input: 'Hello' })).body, { object: 'response.input_tokens', input_tokens: Number })
   for (const model of [{}, { model: null }]) t.equal((await post(gateway, '/v1/responses/input_tokens', { ...model, input: 'Hello' })).status, 200, 'the SDK need not name the model')
   t.match(await post(gateway, '/v1/responses/input_tokens', { model: 'gpt-9', input: 'Hello' }), { status: 404, body: { error: { code: 'model_not_found' } } })

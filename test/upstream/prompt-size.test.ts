@@ -71,6 +71,14 @@ t.test('what no model reads does not count: undocumented members, hosted tools, 
   t.ok(promptBytes('chat', { ...user('hi'), tools: [{ type: 'web_search', padding }] }, new Set(['tool:web_search'])) > LONG)
 })
 
+t.test('a tool that is loaded later counts once a search of the client has found it', async (t) => {
+  const tools = ['first', 'second'].map((name) => ({ name, description: 'x'.repeat(LONG), input_schema: { type: 'object' }, defer_loading: true }))
+  const found = { type: 'tool_result', tool_use_id: 'a', content: [{ type: 'tool_reference', tool_name: 'second' }] }
+  const bytes = (...content: Members[]) => promptBytes('messages', { tools, messages: [{ role: 'user', content }] }, NONE)
+  t.ok(bytes() < 100)
+  t.ok(bytes(found) >= LONG && bytes(found) < LONG + 400)
+})
+
 /** Documented members that say how to answer, or name somebody; no model reads them. */
 const UNREAD = `audio cache_control enable_thinking frequency_penalty function_call include logit_bias logprobs max_completion_tokens max_output_tokens max_tokens max_tool_calls
   metadata modalities n parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention reasoning reasoning_effort safety_identifier seed service_tier stop

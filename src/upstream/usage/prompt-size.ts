@@ -1,6 +1,7 @@
 /** Size in bytes of the prompt that an upstream is sent, for the estimate of its tokens. Inline images and files count at a flat rate. */
+import { loadedTools } from '../policy/current-tools.ts'
 import { offeredToolMembers } from '../policy/hosted-tools.ts'
-import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { isMembers, own, ownText, type Members } from '../wires/allowlist.ts'
 import type { WireName } from '../wires/wire.ts'
 
 /** The tokens of an image depend on its dimensions and not on its base64 text: each counts as this many bytes. */
@@ -42,19 +43,19 @@ const NONE: ReadonlySet<string> = new Set()
 
 /**
  * The bytes of the members that a model reads, in a body that its reader has validated: without undocumented members of messages, and here without tools
- * that are not `allowed`. Images, files and sounds count at
+ * that are not `allowed` or not loaded. Images, files and sounds count at
  * their rate in content parts of those types only: text that looks like a data URL is text.
  */
 export function promptBytes(wire: WireName, body: Members, allowed: ReadonlySet<string>): number {
   let size = 0
   for (const name of READ) size += bytesIn(own(body, name), name === 'messages' || name === 'input' ? 'messages' : 'plain')
-  const tools = own(body, 'tools')
+  const tools = wire === 'messages' ? loadedTools(body) : own(body, 'tools')
   if (Array.isArray(tools)) size += bytesIn(offeredToolMembers(wire, { tools }, { allow: allowed, drop: NONE })['tools'], 'plain')
   return size
 }
 
 /** Where a value stands: only what is inside the content of a message or item is a content part. */
-type Place = 'messages' | 'parts' | 'plain'
+export type Place = 'messages' | 'parts' | 'plain'
 
 function bytesIn(value: unknown, place: Place): number {
   if (typeof value === 'string') return Buffer.byteLength(value)
@@ -65,17 +66,22 @@ function bytesIn(value: unknown, place: Place): number {
     return size
   }
   const members = value as Members
-  const type = place === 'parts' ? own(members, 'type') : undefined
-  if (typeof type === 'string') {
-    if (IMAGES.includes(type)) return IMAGE_BYTES
-    if (type === 'document') return documentBytes(members)
-    if (Object.hasOwn(FILES, type)) return fileBytes(members, FILES[type] as readonly string[])
-  }
+  const media = place === 'parts' ? mediaBytes(members) : null
+  if (media !== null) return media
   for (const name in members) size += name.length + PUNCTUATION + bytesIn(members[name], placeOf(name, place))
   return size
 }
 
-function placeOf(name: string, holder: Place): Place {
+/** The bytes that an image, a file or a sound counts as; null for other content parts. */
+export function mediaBytes(part: Members): number | null {
+  const type = ownText(part, 'type')
+  if (IMAGES.includes(type)) return IMAGE_BYTES
+  if (type === 'document') return documentBytes(part)
+  return Object.hasOwn(FILES, type) ? fileBytes(part, FILES[type] as readonly string[]) : null
+}
+
+/** The place of a member of what stands at `holder`. */
+export function placeOf(name: string, holder: Place): Place {
   return holder !== 'plain' && (name === 'content' || name === 'output') ? 'parts' : 'plain'
 }
 
