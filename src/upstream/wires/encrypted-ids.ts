@@ -18,6 +18,8 @@ export type Ids = {
   origin: string
   /** Whether the upstream with this `origin` gave what was sealed. True for what earlier releases sealed, which does not tell. */
   isFrom(origin: string, sealed: string): boolean
+  /** Replayed ids of calls that some servers refuse for their length, and what they were sealed as; null if no upstream gave one. */
+  readonly longCalls: Map<string, string | null>
   /** The opened parts of the conversation that only the upstream can read that gave them, in order, and what they were sealed as. */
   readonly opened: Map<object, string>
   /** Stands for a name of an end user or a cache. The same for every request of the subscription, and for no other one. */
@@ -29,8 +31,13 @@ export type Ids = {
 /** What an answer needs of them. */
 export type SealingIds = Pick<Ids, 'encrypt' | 'seal' | 'fresh'>
 
+/** Of the ids of calls. */
+const CALLS = ['call_', 'toolu_']
 const PREFIX = /^(?:chatcmpl-|[a-z]{2,8}_)/
-/** What is sealed: the content of a reasoning item, the signature of thinking, a call with its `extra_content`, the reasoning of another wire. */
+/**
+ * What is sealed: the content of a reasoning item, the signature of thinking, a call with its `extra_content` or a long id, the reasoning of
+ * another wire.
+ */
 export type Sealed = 'enc' | 'sig' | 'call' | 'seal'
 /** Four letters behind the prefix tell the origin to those who have the key. Earlier releases read over them. */
 const SIGNED = /^(?:enc|sig|call|seal)([a-z]{4})_/
@@ -69,6 +76,8 @@ export function openIds(
     let count = 0
     const ids: Ids = {
       encrypt(prefix, id) {
+        // All of a length, so that the length tells no more.
+        if (CALLS.includes(prefix) && Buffer.byteLength(id) > STEP) return ids.seal('call', id)
         const known = cached.get(id)
         if (known !== undefined) return known
         const given = prefix + encrypted.get(subscription, id, () => encryptId(keys[0], subscription, id))
@@ -98,6 +107,7 @@ export function openIds(
         const body = sealed.slice(prefix.length)
         return keys.some((key) => originSign(key, subscription, origin, body) === sign)
       },
+      longCalls: new Map(),
       opened: new Map(),
       pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),

@@ -4,6 +4,7 @@
  */
 import type { Ids, SealingIds } from './encrypted-ids.ts'
 import { isMembers, own, parsedMembers, type Clean, type Members } from './allowlist.ts'
+import { isLongId } from './call-ids.ts'
 import { BadAnswer } from './wire.ts'
 
 /** Not part of any id that an upstream is known to give. */
@@ -21,7 +22,9 @@ export function sealCallId(id: string, extra: unknown, ids: SealingIds): string 
 export function openCallId(sealed: string, ids: Ids): { id: string; extra: Members | null } {
   const plain = ids.decrypt(sealed)
   const end = plain.indexOf(SEPARATOR)
-  return end < 0 ? { id: plain, extra: null } : { id: plain.slice(0, end), extra: parsedMembers(plain.slice(end + 1)) }
+  const id = end < 0 ? plain : plain.slice(0, end)
+  if (isLongId(id) && !ids.longCalls.has(id)) ids.longCalls.set(id, plain === sealed ? null : sealed)
+  return { id, extra: end < 0 ? null : parsedMembers(plain.slice(end + 1)) }
 }
 
 /** What a turn's reasoning consists of, by the wire that it came from. */

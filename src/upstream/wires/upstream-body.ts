@@ -4,6 +4,7 @@ import { isWithin, stringifyIncrementally } from '../../json/incremental-stringi
 import { lists, sentMembers, withoutCacheMarks, withoutMembers, withoutToolMarks } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, ownText, type Members } from './allowlist.ts'
+import { withShortIds } from './call-ids.ts'
 import { withAllowedThinking } from './messages/allowed-thinking.ts'
 import { openCallId } from './sealed-members.ts'
 import type { Target, WireName } from './wire.ts'
@@ -73,7 +74,9 @@ export function bodyWriter(
     const built = isUnmarked ? withoutToolMarks(head(target)) : head(target)
     ids.origin = target.origin
     const foreign = opened.filter(([part, sealed]) => !isCompaction(part) && !ids.isFrom(target.origin, sealed)).map(([part]) => part)
-    const readable = (foreign.length > 0 ? withoutParts(conversation, new Set<unknown>(foreign)) : conversation) as Members[]
+    const left = (foreign.length > 0 ? withoutParts(conversation, new Set<unknown>(foreign)) : conversation) as Members[]
+    const long = [...ids.longCalls].filter(([, sealed]) => sealed === null || !ids.isFrom(target.origin, sealed)).map(([id]) => id)
+    const readable = long.length > 0 ? withShortIds(wire, left, new Set<unknown>(long)) : left
     built[name] = isUnmarked ? withoutCacheMarks(readable) : readable
     if (wire === 'chat' && target.needsReasoning) built[name] = withReasoning(built[name] as Members[])
     if (wire === 'responses' && foreign.length > 0)
