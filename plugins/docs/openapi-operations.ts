@@ -19,6 +19,7 @@ export type Answer = {
   description: string
   /** Schemas by content type; none for an answer without a body. */
   content?: Record<string, TSchema>
+  /** `Brand` in a name stands for the brand. */
   headers?: Record<string, object>
 }
 
@@ -92,7 +93,8 @@ const USAGE_RECORDS = 'CloudEvents of what was charged, with USAGE_DAYS; without
 const open = { additionalProperties: true }
 const file = { content: Object.fromEntries(['image/*', 'video/*', 'audio/*'].map((type) => [type, { schema: Bodies.bytes }])) } as unknown as TSchema
 const model = Type.Literal('svc-code')
-const streamed = (description: string, schema: TSchema): Record<string, Answer> => ({ 200: { description, content: { 'application/json': schema, 'text/event-stream': Bodies.events } } })
+const usageHeader = { 'X-Brand-Usage': header('estimated, if the gateway has counted the tokens; of a stream, a trailer field.') }
+const streamed = (description: string, schema: TSchema): Record<string, Answer> => ({ 200: { description, content: { 'application/json': schema, 'text/event-stream': Bodies.events }, headers: usageHeader } })
 
 export const OPERATIONS: Record<string, Operation> = {
   ...taskOperations('generations', 'Generations', 'generation', { kind: 'image', prompt: 'A lighthouse at dawn' }),
@@ -205,7 +207,7 @@ export const OPERATIONS: Record<string, Operation> = {
     tags: ['Coding'],
     body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), instructions: Type.Optional(Type.String()) }, open),
     example: { model: 'svc-code', input: 'Hello' },
-    answers: { 200: json('The compacted conversation.', Type.Object({ id: Type.String(), object: Type.Literal('response.compaction'), created_at: Type.Integer(), output: Type.Array(Type.Object({}, open)) }, open)) },
+    answers: { 200: json('The compacted conversation.', Type.Object({ id: Type.String(), object: Type.Literal('response.compaction'), created_at: Type.Integer(), output: Type.Array(Type.Object({}, open)) }, open), usageHeader) },
     failures: [...windowFailures, ...upstreamFailures, 'summary_incomplete', 'previous_response_not_found'],
   },
   'POST /v1/messages': {

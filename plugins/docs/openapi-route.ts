@@ -33,7 +33,7 @@ export function schemaOf(route: DocumentedRoute, brand: string): FastifySchema {
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = {
     ...failureAnswers([...commonFailures(route), ...failures], { problem: config?.problem === true, brand, limitHeaders }),
-    ...Object.fromEntries(Object.entries(answers).map(described)),
+    ...Object.fromEntries(Object.entries(answers).map((answer) => described(answer, brand))),
   }
   const query = schema.querystring as ParametersSchema | undefined
   const body = operation.body ?? (schema.body as object | undefined)
@@ -56,14 +56,11 @@ function operationId(method: string, url: string): string {
   return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())}`
 }
 
-function described([status, { description, content = {}, headers }]: [string, Answer]): [string, object] {
+function described([status, { description, content = {}, headers }]: [string, Answer], brand: string): [string, object] {
   const bodies = Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }]))
-  return [
-    status,
-    Object.keys(bodies).length > 0
-      ? { description, content: bodies, ...(headers ? { headers } : {}) }
-      : { description, type: 'null', ...(headers ? { headers } : {}) },
-  ]
+  const named = headers && Object.fromEntries(Object.entries(headers).map(([name, schema]) => [name.replace('Brand', brand), schema]))
+  const more = named ? { headers: named } : {}
+  return [status, Object.keys(bodies).length > 0 ? { description, content: bodies, ...more } : { description, type: 'null', ...more }]
 }
 
 /** Error codes that follow from a route's config. */

@@ -138,6 +138,8 @@ t.test('the headers of creations are described', async (t) => {
 t.test('the brand is in the names of headers', async (t) => {
   const { document } = await readDocument(t, { BRAND: 'ACME' })
   t.match(document.paths['/v1/models']?.['get']?.responses, { 429: { headers: { 'X-ACME-Limit': {} } }, 503: { headers: { 'X-ACME-Limit': {} } } })
+  for (const path of ['chat/completions', 'responses', 'responses/compact', 'messages'])
+    t.match(document.paths[`/v1/${path}`]?.['post']?.responses, { 200: { headers: { 'X-ACME-Usage': {} } } }, path)
   t.notMatch(JSON.stringify(document), /X-SVC/i)
 })
 
