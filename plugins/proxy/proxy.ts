@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Agent, type Dispatcher } from 'undici'
-import { disconnectSignal } from '../../src/http/disconnect.ts'
+import { disconnectSignal, hasClosed } from '../../src/http/disconnect.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Api } from '../../src/domain/plans.ts'
 import { limitedBody } from './body-limit.ts'
@@ -152,7 +152,9 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
       },
       onError(reply: FastifyReply, { error }: { error: Error }) {
         proxiedOf(reply.request).charge?.('void')
-        reply.send(failureOf(error))
+        // A client that has left is no failure of the service.
+        if (hasClosed(reply.raw)) reply.hijack()
+        else reply.send(failureOf(error))
       },
     },
     ...websocketOptions({

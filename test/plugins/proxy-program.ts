@@ -22,10 +22,10 @@ export type ProxyProgram = {
 }
 
 /** Routes in the form of the file; a string is its whole text. */
-export async function openProxyProgram(t: Test, routes: object[] | string, env: Record<string, string> = {}): Promise<ProxyProgram> {
+export async function openProxyProgram(t: Test, routes: object[] | string, env: Record<string, string> = {}, logged: string[] = []): Promise<ProxyProgram> {
   const file = join(t.testdir({}), 'routes.yaml')
   await writeFile(file, typeof routes === 'string' ? routes : JSON.stringify({ routes }))
-  const { app, key } = await openEmbeddedProgram(t, { env: { PROXY_ROUTES: file, ...env } })
+  const { app, key } = await openEmbeddedProgram(t, { env: { PROXY_ROUTES: file, ...env }, logged })
   await app.listen({ host: '127.0.0.1', port: 0 })
   const { port } = app.server.address() as AddressInfo
   const [media, coding] = await Promise.all([key('demo-media-key'), key('demo-coding-key')])

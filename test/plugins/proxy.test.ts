@@ -151,10 +151,11 @@ t.test('an answer that breaks off breaks off for the client, and was charged', a
   t.equal(await program.usedTokens(), 100)
 })
 
-t.test('a client that leaves before the answer stops the call, and is not charged', async (t) => {
+t.test('a client that leaves before the answer stops the call, is not charged, and is no failed request', async (t) => {
+  const logged: string[] = []
   const closed = Promise.withResolvers<void>()
   const service = await openService(t, { answer: (request) => void request.socket.once('close', closed.resolve) })
-  const program = await openProxyProgram(t, [{ ...coding, prefix: '/tools', upstream: service.url }])
+  const program = await openProxyProgram(t, [{ ...coding, prefix: '/tools', upstream: service.url }], {}, logged)
   const leaving = new AbortController()
   const call = program.call('/tools', { signal: leaving.signal }).catch((error: Error) => error.name)
   await eventually('the request', async () => (service.seen.length > 0 ? true : null))
@@ -162,6 +163,8 @@ t.test('a client that leaves before the answer stops the call, and is not charge
   t.equal(await call, 'AbortError')
   await closed.promise
   t.equal(await program.usedTokens(), 0)
+  const lines = await eventually('the line of the request', async () => (logged.some((line) => line.includes('"proxied"') && line.includes('"msg":"request"')) ? logged : null))
+  t.same(lines.filter((line) => line.includes('request failed')), [])
 })
 
 t.test('a body above the limit is refused, by its length or while it arrives, and costs nothing', async (t) => {
