@@ -33,7 +33,7 @@ import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import type { Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
-import { metersOf } from './tracing/metrics.ts'
+import { metersOf } from './telemetry/metrics.ts'
 
 declare module 'fastify' {
   // A backend that the role does not use is absent; a plugin that declares it then prevents startup.

@@ -32,10 +32,10 @@ function resolveFrom(file: string, specifier: string): string {
   return specifier.startsWith('.') ? normalize(join(dirname(file), specifier)) : specifier
 }
 
-type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'maintenance' | 'concurrency' | 'tracing' | 'http' | 'json' | 'client' | 'package'
+type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'maintenance' | 'concurrency' | 'telemetry' | 'http' | 'json' | 'client' | 'package'
 
 const ROOMS: Record<string, Room> = {
-  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', maintenance: 'maintenance', concurrency: 'concurrency', tracing: 'tracing', http: 'http', json: 'json', upstream: 'service', egress: 'service',
+  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', maintenance: 'maintenance', concurrency: 'concurrency', telemetry: 'telemetry', http: 'http', json: 'json', upstream: 'service', egress: 'service',
 }
 
 /** The room of a source file. Throws for a folder of `src/` that the table of ARCHITECTURE.md does not name. */
@@ -103,8 +103,8 @@ t.test('the business knows nothing of HTTP: in src only app.ts, bootstrap and ma
   t.same(broken(({ from, to }) => http(to) && from.startsWith('src/') && !['app', 'bootstrap', 'main'].includes(roomOf(from))), [])
 })
 
-t.test('main.ts starts app.ts, with what config, bootstrap, tracing and the operations listener give it', async (t) => {
-  const rooms = ['app', 'config', 'bootstrap', 'tracing']
+t.test('main.ts starts app.ts, with what config, bootstrap, telemetry and the operations listener give it', async (t) => {
+  const rooms = ['app', 'config', 'bootstrap', 'telemetry']
   t.same(broken(({ from, to }) => from === 'src/main.ts' && ours(to) && !rooms.includes(roomOf(to)) && to !== 'plugins/ops/ops-listener.ts'), [])
 })
 
@@ -117,7 +117,7 @@ t.test('config imports nothing else of ours', async (t) => {
 })
 
 t.test('bootstrap opens backends and services, and imports no plugin', async (t) => {
-  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'tracing', 'maintenance'], ['tasks'])
+  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'telemetry', 'maintenance'], ['tasks'])
 })
 
 t.test('a plugin imports its own files and src, never another plugin', async (t) => {
@@ -158,7 +158,7 @@ t.test('domain imports domain and the types of backends', async (t) => {
 })
 
 t.test('tasks, verify and maintenance import domain and the types of backends', async (t) => {
-  mayImport(t, 'tasks', ['domain', 'tracing'], ['interface', 'service'])
+  mayImport(t, 'tasks', ['domain', 'telemetry'], ['interface', 'service'])
   mayImport(t, 'verify', ['domain', 'tasks'], ['interface', 'service'])
   mayImport(t, 'maintenance', ['domain', 'tasks', 'verify'], ['interface', 'service'])
 })
@@ -172,13 +172,13 @@ t.test('concurrency imports the errors of the domain', async (t) => {
   t.same(broken(({ from, to }) => roomOf(from) === 'concurrency' && ours(to) && to !== 'src/domain/errors.ts' && !sameFolder(from, to)), [])
 })
 
-t.test('tracing imports nothing of ours, and OpenTelemetry is imported by its implementation alone, which is loaded by need', async (t) => {
-  mayImport(t, 'tracing', [])
-  const implementation = 'src/tracing/opentelemetry.ts'
+t.test('telemetry imports nothing of ours, and OpenTelemetry is imported by its implementation alone, which is loaded by need', async (t) => {
+  mayImport(t, 'telemetry', [])
+  const implementation = 'src/telemetry/opentelemetry.ts'
   t.same(broken(({ from, to }) => to.startsWith('@opentelemetry/') && from !== implementation), [])
   const users = imports.filter(({ to }) => to === implementation).map(({ from }) => from)
   t.same(users, ['src/bootstrap/tracing.ts'])
-  t.match(readFileSync(join(root, 'src/bootstrap/tracing.ts'), 'utf8'), "await import('../tracing/opentelemetry.ts')")
+  t.match(readFileSync(join(root, 'src/bootstrap/tracing.ts'), 'utf8'), "await import('../telemetry/opentelemetry.ts')")
 })
 
 t.test('domain, tasks, verify and maintenance have no clock, no randomness and no I/O of their own', async (t) => {
@@ -190,7 +190,7 @@ t.test('domain, tasks, verify and maintenance have no clock, no randomness and n
 })
 
 t.test('services import domain and the types of backends', async (t) => {
-  mayImport(t, 'service', ['domain', 'concurrency', 'tracing', 'http', 'json'], ['interface'])
+  mayImport(t, 'service', ['domain', 'concurrency', 'telemetry', 'http', 'json'], ['interface'])
 })
 
 t.test('an adapter is loaded by its interface alone, when its address chose it', async (t) => {
@@ -204,7 +204,7 @@ t.test('an adapter is loaded by its interface alone, when its address chose it',
 
 t.test('an interface imports domain and types; an adapter its own interface, domain, its client library and the types of services', async (t) => {
   mayImport(t, 'interface', ['domain', 'concurrency', 'package'], ['interface'])
-  mayImport(t, 'adapter', ['domain', 'concurrency', 'tracing', 'http', 'client'], ['interface', 'service'])
+  mayImport(t, 'adapter', ['domain', 'concurrency', 'telemetry', 'http', 'client'], ['interface', 'service'])
   mayImport(t, 'client', ['domain'], ['interface'])
   mayImport(t, 'package', ['interface', 'client', 'domain'])
 })

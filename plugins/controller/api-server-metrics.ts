@@ -4,7 +4,7 @@
  */
 import type { Registry } from 'prom-client'
 import type { ApiServerStats, Resources } from '../../src/backends/resources/resources.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 /** The buckets of client-go. */
 const REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60]

@@ -1,7 +1,7 @@
 /** Controller metrics (reconciles, work queues), under the names of controller-runtime so that its dashboards and alerts work. */
 import type { Registry } from 'prom-client'
 import type { Queue, QueueObserver } from './work-queue.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 export type Result = 'success' | 'requeue_after' | 'error'
 

@@ -49,12 +49,13 @@ export async function runPlanPass(
     isLimited ? grantsOf(store, ref.namespace, clock()) : [],
   ])
   const granted = plan && grantedBy(plan, record)
+  const gatheredAt = clock()
   let facts: GatheredPlan = {
     plan,
     record,
     verdict: granted && planVerdict(limits, ref, granted, servicePrice, grants),
     answer: null,
-    activeKeys: new Set(keys.filter((key) => refusal(key, clock()) === null).map(({ keyId }) => keyId)).size,
+    activeKeys: new Set(keys.filter((key) => refusal(key, gatheredAt) === null).map(({ keyId }) => keyId)).size,
     status: status && 'activeKeys' in status ? status : null,
   }
   for (let steps = 0; steps < MAX_STEPS; steps++) {

@@ -1,7 +1,7 @@
 /** What Plans and ApiKeys are as the controller last saw them: ready or why not, ending soon, nearly used up. */
 import type { Registry } from 'prom-client'
 import type { ApiKeyStatus, Kind, PlanSpec, PlanStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 /** Resources that end within this time count as ending. */
 const ENDING_MS = 7 * 24 * 3_600_000

@@ -6,7 +6,7 @@ import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
 import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
 import { scheduledAttempts } from '../../src/domain/webhook-redelivery.ts'
-import { currentTraceparent } from '../../src/tracing/tracing.ts'
+import { currentTraceparent } from '../../src/telemetry/tracing.ts'
 import { decide, nextAttempt } from '../../src/domain/webhook-retries.ts'
 import { signatureHeaders } from '../../src/domain/webhooks.ts'
 

@@ -5,11 +5,11 @@ import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { rarely } from '../../src/concurrency/periodic-task.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { deliveryLogFields, type Delivery } from '../../src/domain/task.ts'
-import { traced } from '../../src/tracing/tracing.ts'
+import { traced } from '../../src/telemetry/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhook-retries.ts'
 import { MIN_CONCURRENCY, openConcurrencyLimits, sharesOf } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 /** Concurrent deliveries of this process. */
 const SLOTS = 1_000

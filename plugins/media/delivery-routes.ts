@@ -9,7 +9,7 @@ import { redeliverableAt, REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/w
 import { invalid } from '../../src/domain/request-validation.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
 import { callerOf } from './caller.ts'
-import { publicDelivery } from './delivery-list.ts'
+import { publicDelivery } from './public-delivery.ts'
 import { ReplayRequest, TaskParams } from './request-schemas.ts'
 
 /** Registers both routes. A delivery of another tenant is `not_found`. */

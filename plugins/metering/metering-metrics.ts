@@ -1,7 +1,7 @@
 /** Metrics of admission and settlement: refusals, open reservations, tokens, swept reservations. */
 import type { Registry } from 'prom-client'
 import type { Usage } from '../../src/domain/token-windows.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 export type MeteringMetrics = {
   refused(outcome: string): void

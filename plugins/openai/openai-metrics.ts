@@ -2,7 +2,7 @@
 import type { Registry } from 'prom-client'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { ExchangeMetrics } from '../../src/upstream/exchange/exchange.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 const STATES = ['closed', 'half_open', 'open'] as const
 

@@ -5,7 +5,7 @@
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import about from '../../package.json' with { type: 'json' }
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 import { exposition } from './exposition.ts'
 
 /**

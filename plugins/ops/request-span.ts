@@ -2,7 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { Config } from '../../src/config/config.ts'
-import { isTracing, startSpan, type Span } from '../../src/tracing/tracing.ts'
+import { isTracing, startSpan, type Span } from '../../src/telemetry/tracing.ts'
 
 /**
  * Returns the function that starts the span of a request. A client's own trace is continued only where its connection comes from a proxy of

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 const PERIOD_MS = 1_000
 /** Without USAGE_DAYS: there may be records of the time before, or of processes that have it. */

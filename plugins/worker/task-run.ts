@@ -6,7 +6,7 @@ import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
 import { conclude, forgiveLostLease, rememberJob, type Concluded, type RunOutcome } from '../../src/tasks/run-outcome.ts'
-import { traced, type Span } from '../../src/tracing/tracing.ts'
+import { traced, type Span } from '../../src/telemetry/tracing.ts'
 import { taskLogFields, type Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = { first: 500, longest: 5_000 }

@@ -6,7 +6,7 @@ import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { REASONS } from '../../src/tasks/recovery-sweeps.ts'
 import type { Slots } from './worker-slots.ts'
-import { metersOf } from '../../src/tracing/metrics.ts'
+import { metersOf } from '../../src/telemetry/metrics.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 

@@ -5,9 +5,9 @@ import type { BrokerContext, BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/record-change-options.ts'
 import type { Store } from '../backends/store/store.ts'
-import { isTracing, traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
+import { isTracing, traced, type Attributes, type SpanOptions } from '../telemetry/tracing.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
-import { metersOf } from '../tracing/metrics.ts'
+import { metersOf } from '../telemetry/metrics.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 

@@ -1,7 +1,7 @@
 /** Log output: lines are written in batches by another thread, so that a reader that stopped reading stops no request. What it cannot take is bounded, and dropped by count. */
 import { write as writeAsync, writeSync } from 'node:fs'
 import type { Registry } from 'prom-client'
-import { metersOf } from '../tracing/metrics.ts'
+import { metersOf } from '../telemetry/metrics.ts'
 
 export type LogOutput = {
   /** Takes a line; never waits. */

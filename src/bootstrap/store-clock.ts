@@ -7,7 +7,7 @@ import type { Registry } from 'prom-client'
 import { ACCESS, type Store } from '../backends/store/store.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { MAX_SKEW_MS } from '../domain/subscription/clock-healing.ts'
-import { metersOf } from '../tracing/metrics.ts'
+import { metersOf } from '../telemetry/metrics.ts'
 
 const PERIOD_MS = 30_000
 /** While the clocks differ too much. */

@@ -45,7 +45,7 @@ export function mediaInfo(prefix: Uint8Array, totalBytes: number | null, rest: P
   return { ...NOTHING, contentType, ...(read ? read(prefix, totalBytes, rest) : {}) }
 }
 
-/** The same of a file of a known size, which `read` reads at an offset: at most in so many places, and up to `PREFIX_BYTES` in each. */
+/** The same of a file of `size` bytes. `read` is called for its beginning and for what that points to, `placesMax` times at most. */
 export async function readMediaInfo(
   size: number,
   placesMax: number,

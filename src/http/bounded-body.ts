@@ -1,4 +1,4 @@
-/** The whole of a body; null for one of more than `maxBytes`, which is not read to its end. */
+/** The whole of a body; null for one of more than `maxBytes`: its stream is destroyed then, which closes the connection. */
 export async function readAtMost(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer | null> {
   const chunks: Uint8Array[] = []
   let bytes = 0

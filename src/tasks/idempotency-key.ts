@@ -1,4 +1,4 @@
-/** Idempotency-Key: the same key with the same body is the same task, with another body an error (`docs/media.md`). Pure. */
+/** Idempotency-Key: the same key with the same body is the same task, with another body it is refused (`create-task.ts`, `docs/media.md`). Pure. */
 import { createHash } from 'node:crypto'
 import type { Task } from '../domain/task.ts'
 

@@ -5,7 +5,7 @@ import { costOf, type GenerationRequest, type Limits } from '../domain/media-gen
 import { formatKept, operationRequest, sourcesOf, type Operation, type OperationInput, type Sourced } from '../domain/media-operations.ts'
 import { putNewest } from '../domain/long-lived-maps.ts'
 import { taskLogFields, type Task, type TaskResult } from '../domain/task.ts'
-import { traced } from '../tracing/tracing.ts'
+import { traced } from '../telemetry/tracing.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { RunOutcome } from './run-outcome.ts'
 import { openInputs, SourceFailure, unreadInputs, type InputContext } from './fetch-inputs.ts'

@@ -36,6 +36,7 @@ type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 /** `task` is the ended task. */
 export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
 
+/** The pause before another attempt: doubled for each, with jitter over its upper half. */
 const RETRY_MS = { first: 2_000, max: 60_000 }
 /** From the first run of a task: for so long runs during which a backend was unavailable, or a provider asked to wait, cost no attempt, and lost leases of live workers do not count. */
 const UNAVAILABLE_MS = 3_600_000

@@ -5,7 +5,7 @@ import { planInactive, type Subscription } from '../domain/subscription/subscrip
 import { createTask, KeyMoved, replay, type Created, type NewTask } from './create-task.ts'
 import { idempotencyOf } from './idempotency-key.ts'
 import { quote, type QuoteContext, type TaskBody } from './quote.ts'
-import { traced } from '../tracing/tracing.ts'
+import { traced } from '../telemetry/tracing.ts'
 import type { TaskContext } from './task-context.ts'
 
 export type SubmitContext = TaskContext & QuoteContext

@@ -28,7 +28,7 @@ type PageOptions = BrowserContextOptions & {
   path?: string
 }
 
-/** A browser of its own: nothing is shared with the others. Nothing moves in it: it would draw the animations of what waits by processor, sixty times a second. */
+/** A browser of its own: nothing is shared with the others. Nothing moves in it: without a graphics card, animations shown while something waits would cost as much as the test. */
 export async function openContext({ browser }: Dashboard, options: BrowserContextOptions = {}): Promise<BrowserContext> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: 'en-US', reducedMotion: 'reduce', ...options })
   context.setDefaultTimeout(WAIT_MS)

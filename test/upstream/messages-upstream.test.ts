@@ -158,7 +158,7 @@ t.test('thinking comes back to its upstream as it was, and goes to no other one'
   t.notOk(callOf('chat', structuredClone(chat), ['responses']).body(TARGET).includes(SIGNATURE))
 })
 
-t.test('a stream is equal for every place where its bytes are split, and nothing of the vendor passes', async (t) => {
+t.test('a stream is equal wherever its bytes are split, and nothing of the vendor passes', async (t) => {
   for (const client of CLIENTS) {
     for (const [text, step] of [[messagesStream(BLOCKS), 11], [messagesStream(BLOCKS).replaceAll('\n', '\r\n'), 19], [messagesStream(BLOCKS).slice(0, -200), 19]] as const) {
       const bytes = Buffer.from(text)

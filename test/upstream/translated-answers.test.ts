@@ -246,7 +246,7 @@ const STREAMS: [string, WireName, string][] = [
   ['responses that break off', 'chat', RESPONSES.slice(0, -200)],
 ]
 
-t.test('a translated stream is equal for every way of splitting its bytes', async (t) => {
+t.test('a translated stream is equal wherever its bytes are split', async (t) => {
   for (const [name, client, text] of STREAMS) {
     const bytes = Buffer.from(text)
     const expected = whole(client, text)

@@ -1,5 +1,5 @@
 /** Broker within one process. */
-import { detached } from '../../tracing/tracing.ts'
+import { detached } from '../../telemetry/tracing.ts'
 import type { Message } from '../../domain/broker-messages.ts'
 import type { Broker, BrokerContext } from './broker.ts'
 

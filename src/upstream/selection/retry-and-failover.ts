@@ -3,7 +3,7 @@
  * when all have failed.
  */
 import { Failure, overLimit } from '../../domain/errors.ts'
-import { isTracing, keepCurrent, startSpan, type Span, type SpanOptions } from '../../tracing/tracing.ts'
+import { isTracing, keepCurrent, startSpan, type Span, type SpanOptions } from '../../telemetry/tracing.ts'
 import { AttemptError, type AnswerSink, type AnswerSource } from '../http/answer.ts'
 import { Attempt, type AttemptOutcome } from '../http/attempt.ts'
 import type { Connections } from '../http/connection-pool.ts'

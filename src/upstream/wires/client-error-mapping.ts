@@ -60,9 +60,9 @@ const NEEDS_REASONING = /(?=.*reasoning_content)(?=.*(?:missing|must|required|pa
 const REFUSES_REASONING = /unsupported|not supported|unrecognized|unknown|unexpected|extra|not permitted|not allowed|must not/i
 
 /**
- * Maps a response other than 200 to a call. Returns the failure for the client when the request is at fault, `needs reasoning` when a turn of a chat came back
- * without its `reasoning_content` (`hasReasoning`: it did not), or null when the upstream is at fault: it is unavailable, overloaded, or refuses our key, model
- * or path.
+ * Maps a response other than 200 to a call. `hasReasoning`: each turn was sent with its reasoning. Returns the failure for the client when the request is at
+ * fault, `needs reasoning` when a chat was refused for a turn without its `reasoning_content`, or null when the upstream is at fault: it is unavailable,
+ * overloaded, or refuses our key, model or path.
  */
 export function clientErrorOf(
   status: number,

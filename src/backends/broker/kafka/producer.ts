@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
 import type { Message } from '../../../domain/broker-messages.ts'
-import { startSpan, type Attributes, type Span } from '../../../tracing/tracing.ts'
+import { startSpan, type Attributes, type Span } from '../../../telemetry/tracing.ts'
 import type { BrokerContext } from '../broker.ts'
 import { CONTENT_TYPE, encodeEvent } from './cloud-event-schemas.ts'
 import type { Address } from './kafka-url.ts'

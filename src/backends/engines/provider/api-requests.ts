@@ -5,7 +5,7 @@
 import { Readable } from 'node:stream'
 import { errors, Pool } from 'undici'
 import { readAtMost } from '../../../http/bounded-body.ts'
-import { traced } from '../../../tracing/tracing.ts'
+import { traced } from '../../../telemetry/tracing.ts'
 import type { Reach } from './settings.ts'
 
 /** A body of known length that can be sent more than once. */

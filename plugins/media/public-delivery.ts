@@ -1,4 +1,4 @@
-/** The webhook deliveries of a task with their attempts. */
+/** A webhook delivery with its attempts, as clients get it. */
 import { iso } from '../../src/domain/iso-time.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 
