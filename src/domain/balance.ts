@@ -43,9 +43,10 @@ export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {
 /** Rolls the account over to the period that contains `now`. The ended period moves to `past`; periods without activity are counted, not stored. */
 export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: number, now: number): MediaAccount {
   if (now < account.period.end) return account
-  let { n, end: start } = account.period
+  let start = account.period.end
   let span = spanFrom(terms, account.period.monthsFrom ?? anchor, start)
-  for (n++; now >= span.end; n++) {
+  let n = Math.max(account.period.n + 1, account.numbersFrom ?? 0)
+  for (; now >= span.end; n++) {
     start = span.end
     span = spanFrom(terms, span.base, start)
   }

@@ -49,10 +49,12 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const all = [...account.past, account.period]
   const begun = all.filter(({ start }) => start <= now)
   const early = all.filter(({ start }) => start > now)
-  const running = runningPeriod(account, record.verdict === null ? terms : null, anchor, now, begun.at(-1))
+  // Numbers identify periods, and one that was given ahead may be that of a period which was archived meanwhile.
+  const numbersFrom = early.length > 0 ? Math.max(account.period.n + 1, account.numbersFrom ?? 0) : account.numbersFrom
+  const numbered = numbersFrom === undefined ? account : { ...account, numbersFrom }
+  const running = runningPeriod(numbered, record.verdict === null ? terms : null, anchor, now, begun.at(-1))
   const merged = [...(begun.includes(running) ? [running] : []), ...early]
-  // It takes the last number: one between may be that of a period which was archived while it seemed to have ended, and numbers identify periods.
-  const period = { ...running, n: Math.max(running.n, account.period.n), allowance: account.period.allowance, ...usageOf(merged, now) }
+  const period = { ...running, allowance: account.period.allowance, ...usageOf(merged, now) }
   const periodOf = (n: number) => (merged.some((one) => one.n === n) ? period.n : n)
   const holds = [...entriesOf(account.holds)].map(([id, hold]): [string, Hold] => {
     const run = hold.run && { ...hold.run, at: shift(hold.run.at), servedBefore: shift(hold.run.servedBefore) }
@@ -64,7 +66,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const counted = Object.values(keys).reduce((sum, one) => sum + (one.period === period.n ? one.burned : 0), 0)
   if (counted < period.burned) keys[''] = { period: period.n, burned: period.burned - counted }
   const past = begun.filter((one) => one !== running)
-  const next: MediaAccount = { ...account, period, past, keys, holds: holdsFrom(holds), lastServedAt: shift(account.lastServedAt) }
+  const next: MediaAccount = { ...numbered, period, past, keys, holds: holdsFrom(holds), lastServedAt: shift(account.lastServedAt) }
   return { ...next, due: dueOf(next, terms) }
 }
 

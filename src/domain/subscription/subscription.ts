@@ -79,6 +79,8 @@ export type MediaAccount = {
   period: MediaPeriod
   /** Ended periods with open holds, or not archived yet. */
   past: MediaPeriod[]
+  /** The least number of a later period: those before were given while a clock was ahead. Absent unless the record was healed. */
+  numbersFrom?: number
   holds: Holds
   keys: Record<string, { period: number; burned: number }>
   /** Time of the last claim. Before any it is negative, in the order of first tasks; 0 without a task. The smallest is served first. */

@@ -7,6 +7,7 @@ import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { WEEK_MS } from '../../../src/domain/token-windows.ts'
 import { recordViolations } from '../../../src/verify/subscription-invariants.ts'
+import { moneyViolations } from '../../../src/verify/money-invariants.ts'
 import { admit, mediaPlan, plan, settle, T0 } from '../../contracts/store/acme.ts'
 
 const HOUR = 3_600_000
@@ -73,7 +74,7 @@ t.test('a period that began ahead grants nothing: what it burned and holds belon
     t.equal(balanceOf(s.record().media!).available, 700, 'a second allowance')
     s.heal(T0 + DAY)
     const media = s.record().media!
-    t.match(media.period, { start: period.start, end: period.end, allowance: 1000, burned: 500 })
+    t.match(media.period, { n: period.n, start: period.start, end: period.end, allowance: 1000, burned: 500 })
     t.same(media.past, [])
     t.same(balanceOf(media), { granted: 1000, available: 400, held: 100, burned: 500 })
     t.same(Object.keys(media.period.usage), ['2026-01-05', '2026-01-06'], 'no day is ahead')
@@ -108,10 +109,14 @@ t.test('the number of a period that was archived ahead is used by no later one',
   s.spend('e', 6, T0 + 61 * DAY)
   const { past, period } = s.record().media!
   t.same([...past, period].map(({ n, start, burned }) => [n, (start - T0) / DAY, burned]), [
-    [2, 0, 31],
+    [0, 0, 31],
     [3, 30, 500],
     [4, 60, 6],
   ])
+  const archived = { ...past[1]!, n: 1, burned: 20 }
+  const periods = [past[0]!, archived, past[1]!, period]
+  const charges = [[2, 31], [40, 20], [32, 500], [62, 6]].map(([day = 0, amount = 0]) => ({ createdAt: T0 + day * DAY, amount, isFinal: true }))
+  t.same([...moneyViolations('acme/studio', periods, periods, charges, 0)], [])
 })
 
 t.test('an account that began ahead begins now', async (t) => {
