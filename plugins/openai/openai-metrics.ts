@@ -36,10 +36,15 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): Exchang
     'outcome',
   )
   const retries = counter('tollgate_upstream_retries_total', 'Retries at the same upstream.', 'upstream')
-  gaugedBy('tollgate_upstream_breaker_state', '0 closed, 1 half open, 2 open.', ['upstream'], (gauge) => {
-    gauge.reset()
-    for (const { name, breaker } of upstreams.states()) gauge.set({ upstream: name }, STATES.indexOf(breaker))
-  })
+  gaugedBy(
+    'tollgate_upstream_breaker_state',
+    '0 closed, 1 half open: the next request tries it, 2 open, also while it is tried.',
+    ['upstream'],
+    (gauge) => {
+      gauge.reset()
+      for (const { name, breaker } of upstreams.states()) gauge.set({ upstream: name }, STATES.indexOf(breaker))
+    },
+  )
   upstreams.observe((event) => {
     if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
     requests.inc({ upstream: event.upstream, outcome: event.outcome })

@@ -19,6 +19,8 @@ function slow(name: string, labels: string, le: string, buckets: string[]): Reco
 const STORE = ['0.001', '0.005', '0.02', '0.1', '0.5', '2', '10']
 const LAG = ['0.05', '0.25', '1', '5', '30', '300']
 const OVERHEAD = ['0.0005', '0.001', '0.0025', '0.005', '0.01', '0.025', '0.05', '0.1', '0.5', '2']
+const breaker = (upstream: string) => `tollgate_upstream_breaker_state{namespace="gate",upstream="${upstream}"}`
+const attempts = (upstream: string) => `tollgate_upstream_requests_total{namespace="gate",upstream="${upstream}",outcome="failed"}`
 const deliveries = (outcome: string) => `tollgate_webhook_deliveries_total{namespace="gate",outcome="${outcome}",attempt="1"}`
 const swept = (reason: string) => `tollgate_tasks_swept_total{namespace="gate",reason="${reason}"}`
 const leader = (instance: string) => `leader_election_master_status{namespace="gate",instance="${instance}",name="tollgate-controller"}`
@@ -37,7 +39,9 @@ export const ALERT_CASES: AlertCase[] = [
   { alert: 'TollgateErrorBudgetBurn', labels: { severity: 'warning' }, at: '390m', fires: { [coding('200')]: '0+99x400', [coding('503')]: '0+1x400' }, quiet: { [coding('200')]: '0+999x400', [coding('429')]: '0+100x400' } },
   { alert: 'TollgateOverheadHigh', labels: { severity: 'warning', wire: 'chat' }, at: '25m', fires: slow('tollgate_gateway_overhead_seconds', 'wire="chat",', '2', OVERHEAD), quiet: slow('tollgate_gateway_overhead_seconds', 'wire="chat",', '0.05', OVERHEAD) },
   // Half open in between: a trial that failed. The backup got no requests since its last failure.
-  { alert: 'TollgateUpstreamDown', labels: { severity: 'critical', upstream: 'main' }, at: '10m', fires: { 'tollgate_upstream_breaker_state{namespace="gate",upstream="main"}': '0 2 2 1 2 2 1 2 2 2 2' }, quiet: { 'tollgate_upstream_breaker_state{namespace="gate",upstream="main"}': '0 0 0 2 2 1 0 0 2 2 0', 'tollgate_upstream_breaker_state{namespace="gate",upstream="backup"}': '0 2 1x20' } },
+  { alert: 'TollgateUpstreamDown', labels: { severity: 'critical', upstream: 'main' }, at: '10m', fires: { [breaker('main')]: '0 2 2 1 2 2 1 2 2 2 2' }, quiet: { [breaker('main')]: '0 0 0 2 2 1 0 0 0 2 0', [breaker('backup')]: '0 2 1x20' } },
+  // It refuses one request a minute, and is open for ten seconds after each.
+  { alert: 'TollgateUpstreamDown', labels: { severity: 'critical', upstream: 'main' }, at: '12m', fires: { [breaker('main')]: '0 2 1x20', [attempts('main')]: '0 5+1x20' }, quiet: { [breaker('main')]: '0 2 1x20', [attempts('main')]: '0 5x20', [breaker('flaky')]: '0x20', [attempts('flaky')]: '0+1x20' } },
   { alert: 'TollgateWindowRefusalsHigh', labels: { severity: 'warning' }, at: '50m', fires: { [coding('200')]: '0+80x100', [coding('429')]: '0+20x100', [refusals('weekly')]: '0+20x100' }, quiet: { [coding('200')]: '0+99x100', [coding('429')]: '0+21x100', [refusals('session')]: '0+1x100', [refusals('key')]: '0+20x100' } },
   { alert: 'TollgateTasksQueuedTooLong', labels: { severity: 'warning', kind: 'image' }, at: '40m', fires: { [oldest('queued')]: '0+60x60' }, quiet: { [oldest('queued')]: '300x60', [oldest('processing')]: '0+60x60' } },
   { alert: 'TollgateTasksUnsettled', labels: { severity: 'critical', state: 'settling', kind: 'image' }, at: '20m', fires: { [oldest('settling')]: '0+60x60' }, quiet: { [oldest('settling')]: '2x60', [oldest('processing')]: '0+60x60' } },

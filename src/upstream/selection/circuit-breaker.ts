@@ -11,6 +11,7 @@ export type Breaker = {
   failed(now: number): void
   /** The admitted request was cancelled before its outcome said anything about the upstream. */
   cancelled(): void
+  /** `open` also during a probe, which may take minutes at an upstream that hangs. */
   state(now: number): 'closed' | 'open' | 'half_open'
   /** Milliseconds until it is half open. */
   waitMs(now: number): number
@@ -25,7 +26,7 @@ export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOpt
   let openUntil = 0
   let probing = false
 
-  const state = (now: number) => (openUntil === 0 ? 'closed' : now < openUntil ? 'open' : 'half_open')
+  const state = (now: number) => (openUntil === 0 ? 'closed' : now < openUntil || probing ? 'open' : 'half_open')
 
   return {
     state,
@@ -33,7 +34,7 @@ export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOpt
     admit(now) {
       const current = state(now)
       if (current === 'closed') return true
-      if (current === 'open' || probing) return false
+      if (current === 'open') return false
       probing = true
       return true
     },
