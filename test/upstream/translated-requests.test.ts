@@ -273,4 +273,5 @@ t.test('a message of one agent of Codex to another becomes one of a user', async
   t.match(JSON.parse(compacted.body(TARGET)).messages[1], { role: 'user', content: `${text}\nCount the files.` }, 'and so a summary shows it')
   const sealed = [{ type: 'agent_message', author: '/root', recipient: '/root/reader', content: [{ type: 'encrypted_content', encrypted_content: 'AAAA' }] }]
   t.throws(() => sent('responses', { input: sealed }), { code: 'unsupported_parameter' }, 'one that only its service can read')
+  t.match(sent('responses', { input: [...sealed, { type: 'compaction_trigger' }] }).messages[0], { content: /^Call of a tool: .*agent_message/ }, 'but it can be compacted')
 })

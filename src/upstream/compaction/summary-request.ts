@@ -24,12 +24,18 @@ export function summaryRequest(body: Members, items: readonly Members[]): { body
 /** Calls and results as messages, because many servers refuse them in a request without tools. Reasoning is only its model's. */
 function shown(item: Members): Members[] {
   const type = ownText(item, 'type') || 'message'
-  if (SENT.includes(type)) return [item]
+  if (SENT.includes(type) && !isSealed(item)) return [item]
   if (type === 'reasoning') return []
   if (OUTPUT.test(type)) return [{ type: 'message', role: 'user', content: resultOf(item) }]
   const given = own(item, 'arguments') ?? own(item, 'input')
   const call = typeof given === 'string' ? `${ownText(item, 'name')} ${given}` : textOf(item)
   return [{ type: 'message', role: 'assistant', content: `Call of a tool: ${call}` }]
+}
+
+/** A message of another agent that only its service reads. */
+function isSealed(item: Members): boolean {
+  const content = own(item, 'content')
+  return Array.isArray(content) && (content as Members[]).some((part) => ownText(part, 'type') === 'encrypted_content')
 }
 
 /** Parts and screenshots only of results whose addresses and files were vetted: all others are text. */

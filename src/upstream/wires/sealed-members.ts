@@ -80,7 +80,7 @@ export function detailsOf(reasoning: readonly SealedReasoning[], ids: Ids, joine
   return joined
 }
 
-/** More fragments are not collected. */
+/** More is not collected. */
 const MAX_DETAILS_LENGTH = 4 * 1024 * 1024
 
 /** The `reasoning_details` of a streamed choice, whose fragments are joined until something else follows: a client replays every entry that it got. */
@@ -100,10 +100,9 @@ export function openDetailFragments(): DetailFragments {
       const details = own(delta, 'reasoning_details')
       delete delta['reasoning_details']
       if (!Array.isArray(details) || details.length === 0) return
-      length += JSON.stringify(details).length
-      if (length > MAX_DETAILS_LENGTH) throw new BadAnswer('the reasoning details are too large')
       const joined = collected.get(index) ?? []
-      joinDetails(details, joined)
+      length += joinDetails(details, joined)
+      if (length > MAX_DETAILS_LENGTH) throw new BadAnswer('the reasoning details are too large')
       collected.set(index, joined)
     },
     isEmpty: () => collected.size === 0,
@@ -115,21 +114,32 @@ export function openDetailFragments(): DetailFragments {
   }
 }
 
-/** Joins the fragments of streamed `reasoning_details` to those already joined: neighbours of one type and index are one entry. */
-function joinDetails(details: readonly unknown[], joined: unknown[]): void {
+/**
+ * Joins the fragments of streamed `reasoning_details` to those already joined: neighbours of one type and index are one entry. Returns by how
+ * many characters these grew.
+ */
+function joinDetails(details: readonly unknown[], joined: unknown[]): number {
+  let added = 0
   for (const entry of details) {
     const last = joined.at(-1)
     if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry)
-      append(last, entry)
-    else joined.push(isMembers(entry) ? { ...entry } : entry)
+      added += append(last, entry)
+    else {
+      joined.push(isMembers(entry) ? { ...entry } : entry)
+      added += JSON.stringify(entry).length
+    }
   }
+  return added
 }
 
-function append(entry: Members, fragment: Members): void {
+function append(entry: Members, fragment: Members): number {
+  let added = 0
   for (const [name, value] of Object.entries(fragment)) {
     const before = entry[name]
-    const grows = ['text', 'summary', 'data'].includes(name) && typeof before === 'string' && typeof value === 'string'
-    if (grows) entry[name] = before + value
-    else if (value !== null && value !== undefined) entry[name] = value
+    if (['text', 'summary', 'data'].includes(name) && typeof before === 'string' && typeof value === 'string') {
+      entry[name] = before + value
+      added += value.length
+    } else if (value !== null && value !== undefined) entry[name] = value
   }
+  return added
 }
