@@ -77,6 +77,9 @@ t.test('a tool that is loaded later counts once a search of the client has found
   const bytes = (...content: Members[]) => promptBytes('messages', { tools, messages: [{ role: 'user', content }] }, NONE)
   t.ok(bytes() < 100)
   t.ok(bytes(found) >= LONG && bytes(found) < LONG + 400)
+  const sent = { name: 'third', description: 'x'.repeat(LONG), input_schema: { type: 'object' } }
+  const removal = { role: 'system', content: [{ type: 'tool_removal', tool: { name: 'third' } }] }
+  t.ok(promptBytes('messages', { tools: [...tools, sent, sent], messages: [removal] }, NONE) >= 2 * LONG, 'each other tool is sent, whatever takes it away')
 })
 
 /** Documented members that say how to answer, or name somebody; no model reads them. */

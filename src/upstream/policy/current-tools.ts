@@ -36,9 +36,10 @@ export function currentTools(body: Members): [tool: Members, path: string][] {
   return [...tools].filter(([name, [tool]]) => !removed.has(name) && isOffered(name, tool)).map(([, tool]) => tool)
 }
 
-/** The tools of a request without those that are not loaded yet. What its messages add stands there. */
+/** The tools of a request without those that are not loaded yet. Each other one counts, whatever its name: it is sent. */
 export function loadedTools(body: Members): unknown {
   const tools = own(body, 'tools')
   if (!Array.isArray(tools) || !(tools as Members[]).some((tool) => own(tool, 'defer_loading') === true)) return tools
-  return currentTools(body).flatMap(([tool, path]) => (path.startsWith('tools') ? tool : []))
+  const current = new Set(currentTools(body).map(([tool]) => tool))
+  return (tools as Members[]).filter((tool) => own(tool, 'defer_loading') !== true || current.has(tool))
 }
