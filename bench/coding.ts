@@ -8,7 +8,8 @@ import { median, spread } from './statistics.ts'
 import type { Table } from './table.ts'
 
 const CONNECTIONS = 32
-const WARM_MS = 1500
+/** For each kind of request, so that a program has served some 60,000 before the first figure. */
+const WARM_MS = 3000
 const SETTLE_MS = 300
 
 type Measured = { perSecond: number; cpuUs: number }
