@@ -50,8 +50,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const begun = all.filter(({ start }) => start <= now)
   const early = all.filter(({ start }) => start > now)
   // Numbers identify periods, and one that was given ahead may be that of a period which was archived meanwhile.
-  const numbersFrom = early.length > 0 ? Math.max(account.period.n + 1, account.numbersFrom ?? 0) : account.numbersFrom
-  const numbered = numbersFrom === undefined ? account : { ...account, numbersFrom }
+  const numbered = early.length > 0 ? { ...account, numbersFrom: Math.max(account.period.n + 1, account.numbersFrom ?? 0) } : account
   const running = runningPeriod(numbered, record.verdict === null ? terms : null, anchor, now, begun.at(-1))
   const merged = [...(begun.includes(running) ? [running] : []), ...early]
   const period = { ...running, allowance: account.period.allowance, ...usageOf(merged, now) }
