@@ -19,6 +19,11 @@ const LARGE_HEAP_BYTES = 100 * 1024 * 1024
 const COLLECTIONS_PER_SECOND = 30
 /** Three times as many collections as hundreds of streams take that open at once are within the rate. */
 const WINDOW_MS = 5_000
+/**
+ * 8 s after the last collection of an idle process V8 collects again, to return memory, and forgets the shapes of objects that are not alive. The code that was compiled for
+ * them goes with them, and the next requests take twice as long for seconds (bench/notes/coding.md, "The slowest requests").
+ */
+const RETURN_MEMORY_AFTER_MS = 600_000
 
 /**
  * Opens the cache of compiled code without its types: later starts, and the database's threads, neither compile it nor load the stripper of types, 25 MB in each thread.
@@ -87,7 +92,10 @@ export function limitStartMemory(roleOrCommand, flagsChanged) {
     compileHotCode(true)
     // The API server limits a controller, not garbage collection. With ten thousand keys it takes 150 MB less.
     if (roleOrCommand === 'controller') setFlagsFromString('--heap-growing-percent=50')
-    else growYoungGeneration()
+    else {
+      growYoungGeneration()
+      setFlagsFromString(`--memory-reducer-delay-ms=${RETURN_MEMORY_AFTER_MS}`)
+    }
     releaseMemory()
   }
 }

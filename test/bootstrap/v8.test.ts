@@ -1,6 +1,6 @@
 /** The settings of V8: the compiled code of an image where no temporary folder can be made, and the size of the young generation. */
 import { execFile, execFileSync } from 'node:child_process'
-import { cpSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { mock } from 'node:test'
@@ -39,6 +39,14 @@ t.test('threads that begin late in a long start find compiled code too, under th
   mock.timers.tick(5_000)
   t.same(linked.slice(1), [cachedDataVersionTag()])
   t.not(linked[1], linked[0])
+})
+
+// V8 ignores a flag that it does not know.
+t.test('V8 has every flag that is set', async (t) => {
+  const set = [...readFileSync(MODULE, 'utf8').matchAll(/--(?:no-)?(\$\{compiler\}[a-z-]*|[a-z-]+)/g)].flatMap(([, name = '']) => ['turbo', 'maglev'].map((compiler) => name.replace('${compiler}', compiler)))
+  t.ok(set.length > 0)
+  const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8', maxBuffer: 16 * 1024 * 1024 })
+  for (const name of new Set(set)) t.match(known, new RegExp(`^  --${name} `, 'm'))
 })
 
 /** A process in which objects survive, until `isDone`; how much larger its young generation has become. */
