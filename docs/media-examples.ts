@@ -49,14 +49,14 @@ export const EXAMPLES: readonly Example[] = [
   },
   {
     kind: 'trim',
-    text: 'Cuts a section out of a video or a sound.',
+    text: 'Keeps one section of a video or audio file.',
     sources: { VIDEO },
     body: { operation: 'trim', media_url: '$VIDEO', start_time: 1, duration: 2 },
-    shows: 'A frame of each half second of four seconds; the same of the two seconds that were cut out',
+    shows: 'A frame of each half second of four seconds; the same of the two seconds that were kept',
   },
   {
     kind: 'merge',
-    text: 'Joins 2 to 20 videos, or sounds. Size and rate are those of the first.',
+    text: 'Joins 2 to 20 videos, or audio files. Size and rate are those of the first.',
     sources: { VIDEO, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
     body: { operation: 'merge', media_urls: ['$VIDEO', '$NIGHT'], transition: 'fade' },
     shows: 'Frames of the first video, of the fade, and of the second video',

@@ -102,7 +102,7 @@ export const OPERATIONS: Record<string, Operation> = {
   'POST /api/v1/uploads': {
     operationId: 'createUpload',
     summary: 'Upload a file',
-    description: 'The body is an image, a video or a sound of at most 100 MiB, with Content-Length; its content decides what it is. Operations take media_url until expires_at.',
+    description: 'The body is an image, a video or an audio file of at most 100 MiB, with Content-Length; its content decides what it is. Operations take media_url until expires_at.',
     tags: ['Operations'],
     body: file,
     answers: { 201: json('The upload.', Bodies.upload) },

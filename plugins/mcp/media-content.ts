@@ -1,4 +1,4 @@
-/** The media of a task as MCP content: an image or a sound, and a link. */
+/** The media of a task as MCP content: an image or audio, and a link. */
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'

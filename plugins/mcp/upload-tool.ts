@@ -18,7 +18,7 @@ export function uploadTool({ store, clock }: Pick<SubmitContext, 'store' | 'cloc
     name: 'create_upload',
     title: 'Upload a local file',
     description:
-      'Returns an address to which to send a local image, video or sound, for example with curl -T. Its JSON answer has the media_url for the tools that edit media. A file that has a public address needs no upload.',
+      'Returns an address to which to send a local image, video or audio file, for example with curl -T. Its JSON answer has the media_url for the tools that edit media. A file that has a public address needs no upload.',
     annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
     input: Type.Object({}, closed),
     output: UploadAddress,
