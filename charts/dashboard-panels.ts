@@ -102,7 +102,7 @@ const TASKS: Board = {
         panel('Recovered by sweeps', 'ops', 'Each is what a crash left unfinished.', perSecond('tollgate_tasks_swept_total', 'reason'), perSecond('tollgate_reservations_swept_total', 'reason')),
         panel('Messages of the broker', 'ops', 'By event.', perSecond('tollgate_broker_messages_total', 'event'), { expr: `sum(${rate('tollgate_task_messages_repeated_total')})`, legend: 'repeated' }),
         panel('Sends to the broker, p99', 's', 'By outcome.', quantile(0.99, 'tollgate_broker_duration_seconds', ['outcome'])),
-        panel('Usage records not published', 's', 'Age of the oldest that is still to be published. It rises while the broker is away.', most('tollgate_usage_unpublished_age_seconds', 'namespace')),
+        panel('Usage records not published', 's', 'Age of the oldest that is still to be published. It rises while the broker is unavailable.', most('tollgate_usage_unpublished_age_seconds', 'namespace')),
         panel('Restarted consumers of the broker', 'ops', 'Each ended by a failure.', perSecond('tollgate_broker_restarts_total', 'kind')),
       ],
     },

@@ -173,7 +173,7 @@ export const SETTINGS = {
   TASK_DAYS: setting('90', days, 'Days that finished tasks and the requests of coding plans are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),
   METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the usage counters, and to the gauges of Plans and ApiKeys.'),
-  DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'Time of normal service between becoming not ready and closing the listener.'),
+  DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'How long to keep serving after /readyz starts to fail, before the listener closes.'),
   SHUTDOWN_SECONDS: setting('25', seconds(0, 86_400), 'Time for streams and tasks in flight to finish when the program stops.'),
 } satisfies Record<string, Setting<unknown>>
 

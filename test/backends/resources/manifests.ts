@@ -168,10 +168,10 @@ const keys: Row[] = [
   ...['labels', 'annotations'].flatMap((which) => [
     good(`${which} of the Secret`, key({ secretName: 'ci-key', secretTemplate: { [which]: { team: 'a', 'ex-1.example.com/Some_name..x': '' } } })),
     ...['example.kubernetes.io/x', 'k8s.io/x', 'tollgate.dev/api-key'].map((name) => bad(`${which} of the Secret with the name ${name}`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: names of kubernetes.io, k8s.io and tollgate.dev are reserved`)),
-    ...['', 'a/b/c', '/a', 'a/', '-a', 'a b', 'x'.repeat(64), 'Upper/a', 'a..b/c', 'a.-b/c', 'a-.b/c', `${'a'.repeat(252)}/b`].map((name) => bad(`${which} of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: a name is letters`)),
+    ...['', 'a/b/c', '/a', 'a/', '-a', 'a b', 'x'.repeat(64), 'Upper/a', 'a..b/c', 'a.-b/c', 'a-.b/c', `${'a'.repeat(252)}/b`].map((name) => bad(`${which} of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { [which]: { [name]: 'a' } } }), `spec.secretTemplate.${which}: a name has`)),
   ]),
   good('entries of the Secret', key({ secretName: 'ci-key', secretTemplate: { data: { OPENAI_API_KEY: '$(api-key)', 'config.toml': '' } } })),
-  ...['', 'api-key', 'key-id', '.owner', '..', 'a/b', 'x'.repeat(64), '__proto__'].map((name) => bad(`an entry of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { data: Object.fromEntries([[name, 'a']]) } }), 'spec.secretTemplate.data: a name is letters')),
+  ...['', 'api-key', 'key-id', '.owner', '..', 'a/b', 'x'.repeat(64), '__proto__'].map((name) => bad(`an entry of the Secret with the name "${name}"`, key({ secretName: 'ci-key', secretTemplate: { data: Object.fromEntries([[name, 'a']]) } }), 'spec.secretTemplate.data: a name has')),
   bad('a template of no Secret', key({ secretTemplate: {} }), 'spec: secretTemplate needs secretName'),
   good('a limit of nothing', key({ limit: { weeklyTokens: 0 } })),
 ]
