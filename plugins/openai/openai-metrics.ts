@@ -38,7 +38,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): Exchang
   const retries = counter('tollgate_upstream_retries_total', 'Retries at the same upstream.', 'upstream')
   gaugedBy(
     'tollgate_upstream_breaker_state',
-    '0 closed, 1 half open: the next request tries it, 2 open, also while it is tried.',
+    '0: closed. 1: half open, the next request is the probe. 2: open, including while a probe is in flight.',
     ['upstream'],
     (gauge) => {
       gauge.reset()
