@@ -38,7 +38,7 @@ t.test('a paused Plan and a paused ApiKey stay as they are, and follow once they
   t.same([await tenant.secret('ci-key'), await tenant.secret('new-key')], [key, null])
   t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { ...ALL_GOOD, Paused: 'True Paused' })
   t.match(await tenant.status(running, 'ApiKey', 'ci'), { observedGeneration: 1 }, 'its change was not observed')
-  t.match(await tenant.status(running, 'ApiKey', 'new'), { observedGeneration: -1, conditions: [{ type: 'Paused' }] })
+  t.match(await tenant.status(running, 'ApiKey', 'new'), { observedGeneration: -1, conditions: [{ type: 'Ready', status: 'False', reason: 'Paused', observedGeneration: 0 }] })
   t.match(await tenant.conditions(running, 'Plan', 'coder'), { Ready: 'True PlanActive', Paused: 'True Paused' })
   t.same(await tenant.conditions(running, 'ApiKey', 'late'), ALL_GOOD, 'a paused plan has its keys issued')
 

@@ -3,15 +3,15 @@ import { isDeepStrictEqual } from 'node:util'
 import { parseMoney } from '../money.ts'
 import type { KeyVersion } from '../api-keys.ts'
 import { apiOf, subscriptionId } from '../plans.ts'
-import type { Product } from '../../backends/resources/resources.ts'
-import { expiryOf, type Reason } from './not-ready-reasons.ts'
+import type { ApiKeyResource, Product } from '../../backends/resources/resources.ts'
+import { expiryOf, isPaused, type Reason } from './not-ready-reasons.ts'
 import type { GatheredKey } from './reconcile-api-key.ts'
 
 export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil'>>
 
-/** The revision to use: that of the manifest, or a later one if the store has it. */
-export function wantedRevision({ key, versions }: GatheredKey): number {
-  return Math.max(key.spec.rotationRevision, versions[0]?.revision ?? 0)
+/** The revision to use: that of the manifest, or a later one if the store has it. A paused key is not rotated. */
+export function wantedRevision({ key, versions: [newest] }: GatheredKey): number {
+  return newest && (isPaused(key) || newest.revision > key.spec.rotationRevision) ? newest.revision : key.spec.rotationRevision
 }
 
 /**
@@ -47,9 +47,15 @@ function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | nu
     subscription: isMoving ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : version.subscription,
     product,
     cap: capOf(facts, product),
-    expiresAt: expiryOf(key),
+    expiresAt: expiryIn(version, key),
     overlapUntil,
   }
+}
+
+/** The end of a version, which cannot be moved later while the key is paused. */
+function expiryIn({ expiresAt }: KeyVersion, key: ApiKeyResource): number | null {
+  const declared = expiryOf(key)
+  return isPaused(key) && expiresAt !== null ? Math.min(expiresAt, declared ?? Infinity) : declared
 }
 
 /** The key's limit in tokens per week (Coding) or micro-units per period (Room, Media); null when it may use the whole plan. */
@@ -97,6 +103,7 @@ function stateOf(
   const wasNeverUsed = version.state === 'pending' && version.revision < wantedRevision(facts)
   if (wasNeverUsed || (overlapUntil !== null && now >= overlapUntil && isReplaced(version, facts))) return 'deleted'
   if (version.state === 'pending') return 'pending'
+  if (version.state === 'suspended' && isPaused(facts.key)) return 'suspended'
   // The stored time refuses an expired key, and its expirationTime may be moved later.
   return own === null || own === 'KeyExpired' ? 'active' : 'suspended'
 }

@@ -1,7 +1,7 @@
 /** The status of a reconciled ApiKey: its four conditions and the requeue time. Pure. */
 import { refusal } from '../api-keys.ts'
 import type { ApiKeyStatus } from '../../backends/resources/resources.ts'
-import { expiryOf, type Problem, type Reason } from './not-ready-reasons.ts'
+import { expiryOf, isPaused, type Problem, type Reason } from './not-ready-reasons.ts'
 import { conditionsOf, nextTime, type Finding } from './status-conditions.ts'
 import type { GatheredKey } from './reconcile-api-key.ts'
 
@@ -12,13 +12,17 @@ const OBSTACLE_RETRY_MS = 30_000
 type Verdicts = { own: Reason | null; plan: Reason | null; isSynced: boolean }
 
 /** `requeueAt` (epoch milliseconds) is when time alone changes the status; null when it never does. */
-export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): { status: ApiKeyStatus; requeueAt: number | null } {
+export function statusOf(
+  facts: GatheredKey,
+  verdicts: Verdicts,
+  observedGeneration: number,
+  now: number,
+): { status: ApiKeyStatus; requeueAt: number | null } {
   const { key, record, versions, obstacle } = facts
-  const { generation } = key.metadata
   const inUse = versions.find(({ state }) => state === 'active' || state === 'suspended' || state === 'revoked')
   const { secretName } = key.spec
   const status: ApiKeyStatus = {
-    observedGeneration: generation,
+    observedGeneration,
     ...(inUse && {
       keyID: inUse.id,
       keyPrefix: inUse.prefix,
@@ -26,7 +30,7 @@ export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): {
       issuedTime: new Date(inUse.issuedAt).toISOString(),
     }),
     ...(verdicts.isSynced && secretName !== undefined && { secretRef: { name: secretName } }),
-    conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], generation, now),
+    conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], observedGeneration, now),
   }
   const times = [
     expiryOf(key),
@@ -43,7 +47,7 @@ function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: 
   const isRotating = versions.some((version) => version.overlapUntil !== null && refusal(version, now) === null)
   const works: Reason = isRotating ? 'RotationInProgress' : 'Issued'
   const ofPlan: Problem | null = plan && { reason: plan, ...(plan === 'PlanNotAllowed' && record?.verdict && { message: record.verdict }) }
-  const problem: Problem = (own && { reason: own }) ?? ofPlan ?? obstacle ?? { reason: 'RotationInProgress' }
+  const problem: Problem = (own && { reason: own }) ?? ofPlan ?? obstacle ?? { reason: isPaused(key) ? 'Paused' : 'RotationInProgress' }
   const planActive = condition('PlanActive', ofPlan, 'PlanActive')
   const keyActive = condition('KeyActive', isActive ? null : problem, works)
   const secretSynced =

@@ -122,6 +122,13 @@ export function keyNotActiveReason({ key, plan, versions, isAdmitted }: KeyFacts
   return null
 }
 
+/** Why the key in the store, of these `versions`, is suspended or has expired, whatever its manifest says; null when it is neither. */
+export function storedReason(versions: KeyVersion[], now: number): Reason | null {
+  const used = versions.find(({ state }) => state !== 'pending')
+  if (used?.state === 'suspended') return 'KeySuspended'
+  return used && now >= (used.expiresAt ?? Infinity) ? 'KeyExpired' : null
+}
+
 /** `spec.expirationTime` in epoch milliseconds; null for a key that does not expire. */
 export function expiryOf({ spec }: ApiKeyResource): number | null {
   return spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime)

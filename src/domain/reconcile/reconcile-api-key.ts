@@ -2,7 +2,7 @@
 import type { KeyVersion } from '../api-keys.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource } from '../../backends/resources/resources.ts'
 import type { Subscription } from '../subscription/subscription.ts'
-import { isPaused, keyNotActiveReason, planNotActiveReason, type Problem } from './not-ready-reasons.ts'
+import { isPaused, keyNotActiveReason, planNotActiveReason, storedReason, type Problem } from './not-ready-reasons.ts'
 import { paused, storeUnavailable } from './status-conditions.ts'
 import { statusOf } from './api-key-status.ts'
 import { changeOf, wantedRevision, type KeyChange } from './api-key-rotation.ts'
@@ -49,9 +49,6 @@ export type KeyStep =
 export type KeyDecision =
   { outcome: 'next'; next: KeyStep } | { outcome: 'waiting' } | { outcome: 'steady'; status: ApiKeyStatus; requeueAt: number | null }
 
-/** Of a key that no pass has looked at. */
-const UNOBSERVED: ApiKeyStatus = { observedGeneration: -1, conditions: [] }
-
 /**
  * Order of issuing: pending in the store, Secret, active, status. Order of ending: unusable in the store, Secret removed. The function continues from the
  * state that any step leaves, so a crash between two steps leaves nothing behind. Of a paused key it takes the steps that end or restrict the key, and no others:
@@ -67,10 +64,12 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const lost = isRefused || isHeld ? null : lostRevision(facts)
   if (lost !== null) return next({ step: 'restoreFromSecret', revision: lost })
 
-  const own = keyNotActiveReason(facts, now)
+  const declared = keyNotActiveReason(facts, now)
+  // A paused key is not resumed, and a later expirationTime is held back.
+  const own = declared ?? (isHeld ? storedReason(versions, now) : null)
   for (const version of versions) {
     const changed = changeOf(version, facts, own, now)
-    if (changed && !(isHeld && changed.change.state === 'active')) return next({ step: 'set', id: version.id, ...changed })
+    if (changed) return next({ step: 'set', id: version.id, ...changed })
   }
   const plan = planNotActiveReason(facts.plan, facts.record, now)
   if (plan === 'waiting') return { outcome: 'waiting' }
@@ -80,18 +79,18 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const current = versions.find((version) => version.revision === revision)
   const { secretName } = key.spec
   const holds = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven
-  // A Secret whose repair the API server rejects still holds the key.
-  const isSynced = holds && (!secret.isModified || isRefused)
+  // A Secret whose repair the API server rejects, or which is not repaired, still holds the key.
+  const isSynced = holds && (!secret.isModified || isRefused || isHeld)
+  const { generation } = key.metadata
   const steady = (): KeyDecision => {
-    const { status, requeueAt } = statusOf(facts, { own, plan, isSynced }, now)
-    if (!isHeld) return { outcome: 'steady', status, requeueAt }
     // What is held back is not observed.
-    const shown = own === null ? (facts.status ?? UNOBSERVED) : status
-    return { outcome: 'steady', status: paused(shown, facts.status?.conditions ?? [], key.metadata.generation, now), requeueAt }
+    const observed = isHeld && declared === null ? (facts.status?.observedGeneration ?? -1) : generation
+    const { status, requeueAt } = statusOf(facts, { own, plan, isSynced }, observed, now)
+    return { outcome: 'steady', status: isHeld ? paused(status, facts.status?.conditions ?? [], generation, now) : status, requeueAt }
   }
   // The store is up to date; after a rejection this pass sends no further request and makes nothing usable.
   if (isRefused) return steady()
-  if (isHeld) return own !== null && secret !== null ? next({ step: 'removeSecrets' }) : steady()
+  if (isHeld) return !isUsable && secret !== null ? next({ step: 'removeSecrets' }) : steady()
 
   if (isUsable && !current) return next({ step: 'mint', revision })
   if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null)

@@ -5,8 +5,12 @@ import { MESSAGES, type Problem } from './not-ready-reasons.ts'
 /** A condition to be written; without a `message` it has that of its reason. */
 export type Finding = Problem & { type: string; status: Condition['status'] }
 
-/** The conditions for these findings. `lastTransitionTime` moves only where the status differs from the one in `before`. */
-export function conditionsOf(findings: Finding[], before: Condition[], observedGeneration: number, now: number): Condition[] {
+/**
+ * The conditions for these findings. `lastTransitionTime` moves only where the status differs from the one in `before`. `observed` is the generation, -1 before
+ * the first.
+ */
+export function conditionsOf(findings: Finding[], before: Condition[], observed: number, now: number): Condition[] {
+  const observedGeneration = Math.max(observed, 0)
   return findings.map(({ type, status, reason, message }) => {
     const old = before.find((condition) => condition.type === type)
     const lastTransitionTime = old?.status === status ? old.lastTransitionTime : new Date(now).toISOString()

@@ -4,7 +4,7 @@ import { clusterRefused } from '../../../src/domain/reconcile/not-ready-reasons.
 import { admittedKeys, isAdmitted } from '../../../src/domain/reconcile/max-keys.ts'
 import { keyStoreUnavailable, reconcileDeletedKey, reconcileKey } from '../../../src/domain/reconcile/reconcile-api-key.ts'
 import { planStoreUnavailable } from '../../../src/domain/reconcile/reconcile-plan.ts'
-import { ALL_GOOD, applied, conditions, edit, HOUR, iso, ISSUE, issued, key, plan, respec, secretOf, T0, version, world } from './reconcile-world.ts'
+import { ALL_GOOD, applied, conditions, edit, HOUR, iso, ISSUE, issued, key, pause, plan, respec, secretOf, T0, version, world } from './reconcile-world.ts'
 
 t.test('a key is issued as pending, written to its Secret, and only then active', async (t) => {
   const self = world()
@@ -146,6 +146,50 @@ t.test('a key expires by the time in its record, and its expirationTime can be m
   t.equal(self.facts.versions[0]?.state, 'active')
   respec(self, { expirationTime: iso(T0 + 3 * HOUR) })
   t.same(self.settle(), { done: ['set key-ci-0 expiresAt=T0+10800s', 'notify acme/coder', 'putSecret key-ci-0'], conditions: ALL_GOOD })
+})
+
+t.test('an expirationTime that is moved later does not prolong a paused key, nor resume it; an earlier one ends it', async (t) => {
+  const self = issued({ key: key('ci', { expirationTime: iso(T0 + 2 * HOUR) }) })
+  pause(self, { expirationTime: iso(T0 + 9 * HOUR), limit: { weeklyTokens: 5 } })
+  t.same(self.settle(), { done: ['set key-ci-0 cap=5', 'notify acme/coder'], conditions: { ...ALL_GOOD, Paused: 'True Paused' } })
+  t.match(self.facts.status, { observedGeneration: 1 })
+  t.equal(self.requeueAt, T0 + 2 * HOUR)
+  pause(self, { expirationTime: iso(T0 + HOUR) })
+  t.same(self.settle().done, ['set key-ci-0 cap=null expiresAt=T0+3600s', 'notify acme/coder'])
+  const expired = { Ready: 'False KeyExpired', PlanActive: 'True PlanActive', KeyActive: 'False KeyExpired', SecretSynced: 'False KeyExpired', Paused: 'True Paused' }
+  self.now = T0 + HOUR
+  t.same(self.settle(), { done: ['removeSecrets'], conditions: expired })
+  pause(self, { expirationTime: iso(T0 + 9 * HOUR) })
+  t.same(self.settle(), { done: [], conditions: expired })
+  respec(self, { expirationTime: iso(T0 + 9 * HOUR) })
+  t.same(self.settle(), { done: ['set key-ci-0 expiresAt=T0+32400s', 'notify acme/coder', 'putSecret key-ci-0'], conditions: ALL_GOOD })
+})
+
+t.test('no version of a suspended key is resumed while it is paused, even in the middle of a rotation', async (t) => {
+  const ci = key('ci', { rotationRevision: 1 })
+  const self = world({ key: ci, versions: [version(ci, 1, { state: 'pending' }), version(ci, 0, { state: 'suspended' })] })
+  pause(self, { rotationRevision: 1 })
+  t.match(self.settle(), { done: [], conditions: { Ready: 'False KeySuspended', Paused: 'True Paused' } })
+  respec(self, { rotationRevision: 1 })
+  t.match(self.settle(), { done: ['set key-ci-0 state=active'], conditions: { Ready: 'True RotationInProgress' } })
+})
+
+t.test('the Secret of a paused key goes with its plan, and is written again once the key is not paused', async (t) => {
+  const self = issued()
+  pause(self)
+  t.same(self.settle(), { done: [], conditions: { ...ALL_GOOD, Paused: 'True Paused' } })
+  const without = (reason: string) => ({ Ready: `False ${reason}`, PlanActive: `False ${reason}`, KeyActive: 'True Issued', SecretSynced: `False ${reason}`, Paused: 'True Paused' })
+  edit(self, { state: 'Suspended' })
+  t.same(self.settle(), { done: ['removeSecrets'], conditions: without('PlanSuspended') })
+  const { plan: coder, record } = self.facts
+  Object.assign(self.facts, { plan: null, record: null })
+  t.same(self.settle(), { done: [], conditions: without('PlanNotFound') })
+  Object.assign(self.facts, { plan: coder, record })
+  edit(self, {})
+  t.same(self.settle(), { done: [], conditions: { ...ALL_GOOD, Ready: 'False Paused', SecretSynced: 'False Paused', Paused: 'True Paused' } })
+  t.match(self.facts.status, { observedGeneration: 1, keyID: 'key-ci-0' })
+  respec(self, {})
+  t.same(self.settle(), { done: ['putSecret key-ci-0'], conditions: ALL_GOOD })
 })
 
 t.test('moving a key to another plan of its product notifies both subscriptions', async (t) => {

@@ -89,6 +89,8 @@ t.test('a paused Plan is held to PLAN_LIMITS by what is in force, and its status
   const under = applyTo(record, refused.next!).record
   t.match(reconcilePlan(gathered({ plan: edited, record: under, verdict: 'Too much.' }), T0), { next: null, status: { activeKeys: 0, conditions: [{ reason: 'PlanNotAllowed', message: 'Too much.' }, Paused] } })
   t.match(reconcilePlan(gathered({ plan: edited }), T0), { next: null, status: { observedGeneration: -1, conditions: [Paused] }, requeueAt: null }, 'one that was never applied')
+  const again = { ...edited, metadata: { ...edited.metadata, uid: 'another' } }
+  t.match(reconcilePlan(gathered({ plan: again, record }), T0), { status: { observedGeneration: -1, conditions: [{ reason: 'PlanActive', observedGeneration: 0 }, Paused] } }, 'the API server takes no condition of a generation below zero')
 })
 
 t.test('a plan older than the applied one is PlanSuperseded and changes nothing', async (t) => {

@@ -159,6 +159,12 @@ export function edit(self: ReturnType<typeof world>, spec: Partial<PlanResource[
   self.facts.record = applied(self.facts.plan, self.facts.record, null, self.now)
 }
 
+/** Edits the key and pauses it. */
+export function pause(self: ReturnType<typeof world>, spec: Parameters<typeof key>[1] = {}): void {
+  respec(self, spec)
+  self.facts.key.metadata.annotations = { 'tollgate.dev/paused': 'true' }
+}
+
 /** Edits the key. */
 export function respec(self: ReturnType<typeof world>, spec: Parameters<typeof key>[1]): void {
   const { metadata } = self.facts.key
