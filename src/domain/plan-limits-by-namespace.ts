@@ -14,6 +14,7 @@ const strict = { additionalProperties: false }
 const count = (most: number) => Type.Optional(Type.Integer({ minimum: 0, maximum: most }))
 const TOKENS = 1e12
 const MIN_PERIOD_DAYS = 28
+const MIN_SESSION_SECONDS = 18_000
 const MIN_WEIGHT = 1000
 const AMOUNT = Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })
 
@@ -44,6 +45,8 @@ const Limit = Type.Object(
       Type.Object(
         {
           maxSessionTokens: count(TOKENS),
+          /** Shortest session, 5 hours unless given: the tokens are granted anew each session, so short sessions would defeat their limit. */
+          minSessionSeconds: Type.Optional(Type.Integer({ minimum: 60, maximum: 604_800 })),
           maxWeeklyTokens: count(TOKENS),
           /** Lowest weight per kind of token in permille, 1000 unless given: a weight of 0 would never fill a window. */
           minWeight: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000 })),
@@ -148,10 +151,13 @@ function belowFloor({ kind, micro, per }: Price, floor: Price | null): string | 
 
 function codingFaults({ coding }: Terms, limit: NonNullable<Limit['coding']>): (string | null)[] {
   if (!coding) return []
+  const seconds = limit.minSessionSeconds ?? MIN_SESSION_SECONDS
+  const isShort = limit.maxSessionTokens !== undefined && coding.sessionMs < seconds * 1000
   const isBounded = limit.maxSessionTokens !== undefined || limit.maxWeeklyTokens !== undefined
   const least = isBounded ? (limit.minWeight ?? MIN_WEIGHT) : (limit.minWeight ?? 0)
   return [
     above('coding.sessionWindow.tokens', coding.sessionTokens, limit.maxSessionTokens),
+    isShort ? `coding.sessionWindow.durationSeconds must be at least ${seconds}` : null,
     above('coding.weeklyWindow.tokens', coding.weeklyTokens, limit.maxWeeklyTokens),
     above('coding.maxConcurrentRequests', coding.maxConcurrentRequests, limit.maxConcurrentRequests),
     ...Object.entries(coding.weights).map(([kind, weight]) => (weight < least ? `coding.weights.${kind} must be at least ${least}` : null)),

@@ -416,7 +416,7 @@ const PLANS: [string, Answered][] = [
   ['acme', mediaPlan('studio', {}, { maxConcurrentTasks: 5, maxQueuedTasks: 100 })],
   ['acme', mediaPlan('studio', {}, { maxQueuedTasks: 101 })],
   ['team-a', codingPlan('coder')],
-  ...[{ sessionWindow: { tokens: 500_001 } }, { weeklyWindow: { tokens: 1_000_000_000_000 } }, { maxConcurrentRequests: 33 }, { weights: { input: 249 } }, { weights: { cachedInput: 250 } }, { weights: { output: 0 } }].map(
+  ...[{ sessionWindow: { tokens: 500_001 } }, { sessionWindow: { tokens: 1, durationSeconds: 3_600 } }, { sessionWindow: { tokens: 1, durationSeconds: 3_599 } }, { weeklyWindow: { tokens: 1_000_000_000_000 } }, { maxConcurrentRequests: 33 }, { weights: { input: 249 } }, { weights: { cachedInput: 250 } }, { weights: { output: 0 } }].map(
     (terms): [string, Answered] => ['team-a', codingPlan('coder', {}, terms)],
   ),
   ['globex', codingPlan('coder')],

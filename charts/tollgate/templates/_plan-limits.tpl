@@ -30,6 +30,10 @@
 {{- $days := int (get $media "minPeriodDays" | default 28) -}}
 {{- $rules = append $rules (list (printf "!has(object.spec.media) || (has(object.spec.media.periodMonths) ? object.spec.media.periodMonths * 28 : has(object.spec.media.periodDays) ? object.spec.media.periodDays : 30) >= %d" $days) (printf "media.periodDays must be at least %d" $days)) -}}
 {{- end -}}
+{{- if hasKey $coding "maxSessionTokens" -}}
+{{- $seconds := int (get $coding "minSessionSeconds" | default 18000) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.coding) || object.spec.coding.sessionWindow.durationSeconds >= %d" $seconds) (printf "coding.sessionWindow.durationSeconds must be at least %d" $seconds)) -}}
+{{- end -}}
 {{- $isBounded := or (hasKey $coding "maxSessionTokens") (hasKey $coding "maxWeeklyTokens") -}}
 {{- $weight := ternary (get $coding "minWeight") (ternary 1000 0 $isBounded) (hasKey $coding "minWeight") | int -}}
 {{- if gt $weight 0 -}}
