@@ -30,6 +30,7 @@ if (!missing(t, ['helm'])) {
       new RegExp(`${name}': '!!' does not match pattern`),
     ]),
     ['S3 without credentials', ['--set', 'files.url=s3://results'], /files\.existingSecret must name a Secret with the credentials of files\.url/],
+    ['S3 with credentials of the gateways alone', ['--set', 'files.url=s3://results,gateway.extraEnv[0].name=AWS_ACCESS_KEY_ID'], /files\.existingSecret must name .*: tollgate-worker-all has none\./],
     ['a budget as large as its Deployment', ['--set', 'dispatcher.podDisruptionBudget.minAvailable=2'], /podDisruptionBudget\.minAvailable of tollgate-dispatcher was 2; it must be less than replicas, which is 2/],
     ['a provider in the clear', ['--set', 'dashboard.enabled=true,dashboard.oidc.issuer=http://id.example.com,dashboard.oidc.clientId=x'], /dashboard\.oidc\.issuer was "http:\/\/id\.example\.com"; it must be an https address/],
     ['a misspelled member of an upstream', ['--set', 'upstreams.file.upstreams[0].wires=both'], /upstreams\/0': additional properties 'wires' not allowed/],

@@ -7,7 +7,6 @@
 {{- if not $values.broker.existingSecret }}{{ fail "broker.existingSecret must name a Secret whose entry holds a kafka:// address: processes cannot share memory." }}{{ end -}}
 {{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it must be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
 {{- if and $values.files.existingSecret (not (hasPrefix "s3://" $values.files.url)) }}{{ fail "files.existingSecret holds the credentials for s3://<bucket>, but files.url is not an s3:// address." }}{{ end -}}
-{{- if and (hasPrefix "s3://" $values.files.url) (not $values.files.existingSecret) (not (contains "accessKeyIdFile=" $values.files.url)) (not (contains "AWS_ACCESS_KEY_ID" (toJson (list $values.env $values.gateway.extraEnv)))) }}{{ fail "files.existingSecret must name a Secret with the credentials of files.url, or files.url must name their files." }}{{ end -}}
 {{- range $name, $_ := $values.env }}{{ include "tollgate.checkSetting" (list "env" $name) }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
 {{- with $values.derivedKeys }}{{ if .existingSecret }}{{ include "tollgate.checkSecret" (dict "root" $ "value" "derivedKeys" "secret" . "schemes" (list "")) }}{{ end }}{{ end -}}
@@ -21,7 +20,9 @@
 {{- range $name := list "serviceMonitor" "podMonitor" "prometheusRule" "grafanaDashboards" -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey (index $values $name "labels" | default dict) $label }}{{ fail (printf "commonLabels and %s.labels both set the label %s." $name $label) }}{{ end }}{{ end -}}
 {{- end -}}
+{{- $needsKeys := and (hasPrefix "s3://" $values.files.url) (not $values.files.existingSecret) (not (contains "accessKeyIdFile=" $values.files.url)) -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
+{{- if and $needsKeys (has $workload.role (list "gateway" "worker")) (not (contains "AWS_ACCESS_KEY_ID" (toJson (list $values.env $workload.values.extraEnv)))) }}{{ fail (printf "files.existingSecret must name a Secret with the credentials of files.url, or files.url must name their files: %s has none." $workload.name) }}{{ end -}}
 {{- range $label, $_ := $values.commonLabels }}{{ if hasKey $workload.values.podLabels $label }}{{ fail (printf "commonLabels and podLabels of %s both set the label %s." $workload.name $label) }}{{ end }}{{ end -}}
 {{- range $workload.values.extraEnv }}{{ include "tollgate.checkSetting" (list (printf "extraEnv of %s" $workload.name) .name) }}{{ end -}}
 {{- with $workload.values.podDisruptionBudget -}}
