@@ -1,6 +1,7 @@
-/** The sentence with which `helm test` names the reason why a Deployment's pods are not ready. */
+/** The program of `helm test`: the sentence with which it names the reason why a Deployment's pods are not ready, and its end. */
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../servers/command.ts'
 import { CHART } from './chart.ts'
 
 // Plain JavaScript without types: the chart mounts the file as it is.
@@ -43,4 +44,34 @@ for (const [what, pods, events, reason, isStuck] of cases) {
 t.test('a namespace that refuses the pods is the reason', async (t) => {
   const refused = deployment({ conditions: [{ type: 'ReplicaFailure', status: 'True', message: 'exceeded quota: small' }] })
   t.same(whyNotReady(refused, [], []), { isStuck: true, sentence: `${none}exceeded quota: small` })
+})
+
+/** Stands in for the API server and the gateway. The connection breaks with the first object to remove at the end. */
+const CLUSTER = `
+  import fs from 'node:fs'
+  import https from 'node:https'
+  import { EventEmitter } from 'node:events'
+  import { syncBuiltinESMExports } from 'node:module'
+  const { readFileSync } = fs
+  fs.readFileSync = (path, ...how) => (String(path).includes('serviceaccount') ? 'token' : readFileSync(path, ...how))
+  let isSuspended = false
+  const status = () => ({ conditions: [isSuspended ? { type: 'Ready', status: 'False', reason: 'PlanSuspended' } : { type: 'Ready', status: 'True' }] })
+  https.request = ({ method, path }, answered) => {
+    isSuspended ||= method === 'PATCH'
+    const sent = new EventEmitter()
+    sent.end = () => setImmediate(() => {
+      if (method === 'DELETE' && isSuspended) console.log('DELETE ' + path.split('/').at(-2))
+      if (method === 'DELETE' && isSuspended && path.includes('apikeys')) return sent.emit('error', new Error('ECONNRESET'))
+      const body = { items: [], data: { 'api-key': '' }, status: status() }
+      answered({ statusCode: method === 'POST' ? 201 : 200, toArray: async () => [JSON.stringify(body)] })
+    })
+    return sent
+  }
+  globalThis.fetch = async (_, { method }) => ({ status: method === 'GET' ? 200 : 403, text: async () => '' })
+  syncBuiltinESMExports()
+`
+
+t.test('a passed test stays passed if an object cannot be removed, and the other is removed nonetheless', async () => {
+  const lines = await command(process.execPath, ['--import', `data:text/javascript,${encodeURIComponent(CLUSTER)}`, join(CHART, 'files/test.mjs'), 'acme', 'test', 'http://gateway', 'tollgate', 'tollgate'])
+  t.match(lines, /the test passed\nDELETE apikeys\nDELETE plans\n$/)
 })
