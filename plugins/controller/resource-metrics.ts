@@ -37,15 +37,8 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
     gaugedBy(name, help, [...labelNames, ...tenantLabel], (series) => {
       series.reset()
       if (!resources.isLeading()) return
-      for (const seen of present()) count(seen, (labels, by = 1) => series.inc({ ...labels, ...ofTenant(seen.ref) }, by))
+      for (const seen of statuses.values()) count(seen, (labels, by = 1) => series.inc({ ...labels, ...ofTenant(seen.ref) }, by))
     })
-  }
-
-  function* present(): Generator<Seen> {
-    for (const [id, seen] of statuses) {
-      if (resources.get(seen.ref)) yield seen
-      else statuses.delete(id)
-    }
   }
 
   gaugedBy('tollgate_manifests_refused', 'Documents and files of the folder of manifests that are refused at present.', [], (gauge) =>
@@ -82,12 +75,22 @@ export function resourceMetrics(registry: Registry, { resources, clock, byTenant
 
   return {
     ...resources,
+    watch: (changed) =>
+      resources.watch((ref) => {
+        if (!resources.get(ref)) statuses.delete(idOf(ref))
+        changed(ref)
+      }),
     async setStatus(ref, status) {
-      const outcome = await resources.setStatus(ref, status)
-      statuses.set(`${ref.kind} ${ref.namespace}/${ref.name}`, { ref, status })
-      return outcome
+      const isPresent = await resources.setStatus(ref, status)
+      // It may be deleted by now.
+      if (isPresent && resources.get(ref)) statuses.set(idOf(ref), { ref, status })
+      return isPresent
     },
   }
+}
+
+function idOf({ kind, namespace, name }: Ref): string {
+  return `${kind} ${namespace}/${name}`
 }
 
 /** As controllers and queues are called in other metrics. */

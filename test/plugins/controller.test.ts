@@ -1,7 +1,10 @@
 /** The controller over a folder of manifests and SQLite: issuing, rotating, revoking, limits, outages and crashes. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Registry } from 'prom-client'
 import t from 'tap'
+import { resourceMetrics } from '../../plugins/controller/resource-metrics.ts'
+import type { Ref, Resources } from '../../src/backends/resources/resources.ts'
 import { hashKey, open, refusal } from '../../src/domain/api-keys.ts'
 import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
@@ -110,6 +113,31 @@ t.test('metrics tell how many resources are ready and why others are not, which 
   await tenant.pass(running, 6 * 24 * HOUR)
   await running.settle()
   t.match(await series('tollgate_declared_resources'), { 'plan False PlanExpired': 1, 'apikey False PlanExpired': 1 })
+})
+
+t.test('the metrics forget a resource with its deletion, even if nobody reads them', async (t) => {
+  const registry = new Registry()
+  const present = new Map<string, object>()
+  const asked: string[] = []
+  let changed: (ref: Ref) => void = () => {}
+  const source = {
+    watch: async (listener: typeof changed) => void (changed = listener),
+    get: ({ name }: Ref) => (asked.push(name), present.get(name) ?? null),
+    setStatus: async () => true,
+    isLeading: () => true,
+    health: () => ({}),
+  } as unknown as Resources
+  const resources = resourceMetrics(registry, { resources: source, clock: () => 0, byTenant: false })
+  await resources.watch(() => {})
+  for (const name of ['kept', 'deleted', 'late']) {
+    const ref: Ref = { kind: 'Plan', namespace: 'acme', name }
+    if (name !== 'late') present.set(name, { kind: 'Plan', spec: {} })
+    await resources.setStatus(ref, { observedGeneration: 1, activeKeys: 0, conditions: [] })
+    if (name === 'deleted' && present.delete(name)) changed(ref)
+  }
+  asked.length = 0
+  await registry.metrics()
+  t.same([...new Set(asked)], ['kept'])
 })
 
 t.test('an edit of a plan and its revert reach its record and its keys', async (t) => {
@@ -253,6 +281,7 @@ t.test('a deleted key is unusable and its Secret is removed, even if no controll
     const tenant = await openTenant(t)
     await tenant.declare('a.yaml', codingPlan('coder'))
     await tenant.declare('b.yaml', ci())
+    await tenant.declare('c.yaml', codingPlan('other'))
     let running = await tenant.start()
     const version = await tenant.usableBySecret('ci-key')
     if (isAway) await running.app.close()
