@@ -132,6 +132,21 @@ t.test('the status of a resource has the reason of a refused document until it i
   t.equal(await file('other'), null)
 })
 
+t.test('the reason of a refused document that could not be written to the status is written later', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', mediaPlan('studio'))
+  const { resources, syncTwice } = await openWatched(folder)
+  await mkdir(folder.status, { recursive: true })
+  await writeFile(join(folder.status, 'acme'), 'in the way')
+  await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }))
+  await syncTwice()
+  t.match(resources.health(), { ok: false, detail: /DATA_DIR cannot be written/ })
+  await rm(join(folder.status, 'acme'))
+  await resources.sync()
+  t.match(resources.health(), { ok: true })
+  t.match(parse(await readFile(join(folder.status, 'acme', 'plan', 'studio.yaml'), 'utf8')), { conditions: [{ type: 'ManifestAccepted', status: 'False' }] })
+})
+
 t.test('a file that is still being written is not applied', async (t) => {
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')

@@ -13,6 +13,8 @@ export type ManifestErrorReports = {
 export function openManifestErrorReports(statuses: Statuses, log: ResourcesConfig['log']): ManifestErrorReports {
   let logged = new Map<string, ManifestError>()
   let refused = new Map<string, { ref: Ref; refusal: Refusal }>()
+  /** What the statuses have. It differs from `refused` after a write that failed, which the next report repeats. */
+  const written: typeof refused = new Map()
 
   function logChanges(errors: ManifestError[]): void {
     const next = new Map(errors.map((error) => [`${error.file}: ${error.message}`, error]))
@@ -34,13 +36,16 @@ export function openManifestErrorReports(statuses: Statuses, log: ResourcesConfi
           refused.set(keyOf(ref), { ref, refusal: { message: `${file}: ${message}`, since: before.get(keyOf(ref))?.refusal.since ?? now } })
       }
       for (const [key, { ref, refusal }] of refused) {
-        if (before.get(key)?.refusal.message !== refusal.message) await statuses.put(ref, await statuses.get(ref), refusal)
+        if (written.get(key)?.refusal.message === refusal.message) continue
+        await statuses.put(ref, await statuses.get(ref), refusal)
+        written.set(key, { ref, refusal })
       }
-      for (const [key, { ref }] of before) {
+      for (const [key, { ref }] of written) {
         if (refused.has(key)) continue
         const status = isDeclared(ref) ? await statuses.get(ref) : null
         if (status) await statuses.put(ref, status, null)
         else await statuses.remove(ref)
+        written.delete(key)
       }
     },
     of: (ref) => refused.get(keyOf(ref))?.refusal ?? null,

@@ -3,11 +3,12 @@
  * that owns the folder; a folder without it, or a link, is foreign and is never changed.
  */
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { isKeySized, secretEntries, type KeySecret, type Ref, type SecretOutcome, type SecretTemplate } from '../resources.ts'
 import { putFile, TEMPORARY, temporaryBeside } from './atomic-write.ts'
+import { codeOf } from './folder-scan.ts'
 
 export type SecretOwner = { uid: string; namespace: string; name: string; createdAt: number }
 type TemplateOwner = SecretOwner & { template: SecretTemplate }
@@ -102,13 +103,13 @@ function entriesOf({ uid, name, createdAt, template }: TemplateOwner, secret: Ke
 }
 
 async function find(path: string, namespace: string): Promise<Found> {
-  const info = await lstat(path).catch(() => null)
+  const info = await lstat(path).catch(orAbsent)
   if (!info) return { kind: 'absent' }
   const owner = info.isDirectory() ? parseOwner(await readEntry(path, OWNER)) : null
   if (!owner) return { kind: 'foreign' }
   // Without a prototype, since an entry may have any name.
   const entries: Entries = Object.create(null)
-  for (const entry of namesIn(path)) {
+  for (const entry of (await readdir(path).catch(orAbsent)) ?? []) {
     const text = await readEntry(path, entry)
     if (text !== null) entries[entry] = text
   }
@@ -166,7 +167,13 @@ async function discard(path: string): Promise<void> {
 }
 
 async function readEntry(path: string, entry: string): Promise<string | null> {
-  return readFile(join(path, entry), 'utf8').catch(() => null)
+  return readFile(join(path, entry), 'utf8').catch(orAbsent)
+}
+
+/** Of what is not there, is no file, or is another user's. After any other error nobody can tell, and what is ours must not count as foreign. */
+function orAbsent(error: unknown): null {
+  if (['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'EACCES'].includes(codeOf(error))) return null
+  throw error
 }
 
 async function modeOf(path: string): Promise<number> {
