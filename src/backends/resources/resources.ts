@@ -156,12 +156,14 @@ export type SeenKey = Pick<Metadata, 'uid' | 'generation'>
 /** An ApiKey as the source has it now, and its status if the controller has written one. */
 export type DeclaredKey = { key: ApiKeyResource; status: ApiKeyStatus | null }
 
-/** What the `files:` source stores per resource in place of Kubernetes: identity, generation and the last accepted spec. */
+/** What the `files:` source stores per resource in place of Kubernetes: identity, generation and the last accepted document. */
 export type Declaration = {
   ref: Ref
   uid: string
   createdAt: number
   generation: number
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
   spec: PlanSpec | ApiKeySpec
 }
 export type Declarations = {

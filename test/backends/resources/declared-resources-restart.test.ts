@@ -1,5 +1,5 @@
 /** A folder of manifests with its Secrets and statuses after a restart, a store outage, and foreign changes. */
-import { chmod, mkdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
@@ -23,6 +23,71 @@ t.test('after a restart nothing is deleted while a file is broken', async (t) =>
   t.ok(resources.get(STUDIO))
   t.equal(resources.get(CI), null)
   t.equal(resources.get(OTHER), null)
+})
+
+t.test('a folder without any of the resources is another one and changes nothing, until one of them is named there', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
+  await (await openWatched(folder)).resources.close()
+  const detail = 'the folder of manifests has none of the resources declared before, such as ApiKey/acme/ci (2 in all), so it changes nothing: mount or name the right one, or add a document with the kind, namespace and name of one of them'
+  for (const documents of [[], [mediaPlan('other')]]) {
+    await rm(join(folder.plans, 'a.yaml'), { force: true })
+    if (documents.length > 0) await folder.write('b.yaml', ...documents)
+    folder.log.length = 0
+    // A process that is started again and again does not take to the folder.
+    for (let starts = 0; starts < 2; starts++) {
+      const { resources, syncTwice } = await openWatched(folder)
+      for (let i = 0; i < 3; i++) await syncTwice(5_000)
+      t.same([resources.get(STUDIO), resources.get(CI)].includes(null), false)
+      t.equal(resources.get(OTHER), null)
+      t.match(resources.health(), { ok: false, detail })
+      await t.rejects(resources.issueKey({ namespace: 'acme', name: 'new', spec: { planRef: { name: 'studio' } } }), Unavailable)
+      await resources.close()
+    }
+    t.match(folder.log, [{ level: 'error', facts: { event: 'manifests_unavailable', reason: detail } }, { level: 'error' }], 'reported once a start')
+  }
+  const { resources } = await openWatched(folder)
+  await folder.write('c.yaml', { kind: 'ApiKey', metadata: { name: 'ci', namespace: 'acme' } })
+  await settle(resources, folder)
+  t.ok(resources.get(OTHER) && resources.get(CI))
+  t.equal(resources.get(STUDIO), null)
+  await rm(join(folder.plans, 'c.yaml'))
+  await settle(resources, folder)
+  t.equal(resources.get(CI), null)
+  t.match(resources.health(), { ok: true })
+})
+
+t.test('the last document can be removed from the folder that had it, but not by an empty folder in its place', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', mediaPlan('studio'))
+  const { resources, syncTwice } = await openWatched(folder)
+  await rename(folder.plans, `${folder.plans}.away`)
+  await mkdir(folder.plans)
+  for (let i = 0; i < 3; i++) await syncTwice(5_000)
+  t.ok(resources.get(STUDIO))
+  t.match(resources.health(), { ok: false })
+  await rm(join(`${folder.plans}.away`, 'a.yaml'))
+  await rm(folder.plans, { recursive: true })
+  await rename(`${folder.plans}.away`, folder.plans)
+  await settle(resources, folder)
+  t.equal(resources.get(STUDIO), null)
+  t.match(resources.health(), { ok: true })
+})
+
+t.test('a paused resource is paused after a restart too, even if its file is broken by then', async (t) => {
+  const folder = await openFolder(t)
+  const paused = { ...mediaPlan('studio', { state: 'Suspended' }), metadata: { name: 'studio', namespace: 'acme', annotations: { 'tollgate.dev/paused': 'true' } } }
+  await folder.write('a.yaml', paused)
+  await (await openWatched(folder)).resources.close()
+  await folder.write('a.yaml', 'a: [')
+  const second = await openWatched(folder)
+  t.match(second.resources.get(STUDIO), { metadata: { generation: 1, annotations: paused.metadata.annotations } })
+  await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }))
+  await second.syncTwice()
+  await second.resources.close()
+  await folder.write('a.yaml', 'a: [')
+  const { resources } = await openWatched(folder)
+  t.equal(resources.get(STUDIO)?.metadata.annotations, undefined)
 })
 
 t.test('transition rules hold across a restart', async (t) => {
@@ -111,6 +176,23 @@ t.test('a link, a file or a folder without a valid .owner is foreign, even with 
   }
   t.same(await entriesOf(join(folder.secrets, 'acme', 'elsewhere')), {})
   t.equal(await resources.putSecret(key, 'ci-key', secret), 'written')
+})
+
+t.test('a Secret that cannot be read is neither absent nor foreign: its removal is repeated', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
+  const { resources } = await openWatched(folder)
+  const key = resources.list('ApiKey')[0]!
+  const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
+  await resources.putSecret(key, 'ci-key', secret)
+  const owner = join(folder.secrets, 'acme', 'ci-key', '.owner')
+  await rename(owner, `${owner}.away`)
+  // Reading it fails with EIO.
+  await symlink('/proc/self/mem', owner)
+  for (const call of [() => resources.putSecret(key, 'ci-key', secret), () => resources.secret(key, 'ci-key'), () => resources.removeSecrets({ ...CI, uid: key.metadata.uid })]) await t.rejects(call(), Unavailable)
+  await rename(`${owner}.away`, owner)
+  await resources.removeSecrets({ ...CI, uid: key.metadata.uid })
+  t.equal(await entriesOf(join(folder.secrets, 'acme', 'ci-key')), null)
 })
 
 t.test('the next start removes what an interrupted write or a missed deletion left', async (t) => {

@@ -5,7 +5,8 @@ import { T0 } from './acme.ts'
 
 function declaration(ref: Ref, generation: number): Declaration {
   const spec = { planRef: { name: 'code' }, state: 'Active', rotationRevision: 0 } as const
-  return { ref, uid: `uid of ${ref.name}`, createdAt: T0, generation, spec }
+  const annotations = { 'tollgate.dev/paused': 'true' }
+  return { ref, uid: `uid of ${ref.name}`, createdAt: T0, generation, spec, ...(generation > 1 && { annotations }) }
 }
 
 /** The order of declarations is not part of the contract. */

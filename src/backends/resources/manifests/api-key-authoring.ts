@@ -109,6 +109,8 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
     issueKey: ({ namespace, name, spec }) =>
       serially<IssuedKey>(async () => {
         const document = documentOf({ namespace, name }, spec)
+        const problem = declared.problem()
+        if (problem !== null) throw new Unavailable('resources', new Error(problem))
         if (declared.get({ kind: 'ApiKey', namespace, name })) return { outcome: 'exists' }
         const faults = faultsOf(document)
         if (faults.length > 0) return { outcome: 'refused', faults }

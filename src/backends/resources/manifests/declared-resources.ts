@@ -1,13 +1,14 @@
 /**
  * The resources that a folder declares: the last valid document of each, with the identity that Kubernetes would give it (uid, creation time, generation), kept
  * in the store. A document that is invalid, or missing for a moment, changes nothing; one that is missing from a readable folder for two seconds is deleted.
+ * A folder without any of the resources is another one, such as the mount point of a missing volume, and changes nothing.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { API_VERSION, type Declaration, type Declarations, type Ref, type Resource } from '../resources.ts'
 import type { Manifest, Validator } from '../manifest-validation.ts'
 import { keyOf, openManifestIndex, type ManifestError, type Validated } from './manifest-index.ts'
 import type { Document } from './manifest-parser.ts'
-import type { ManifestFile } from './folder-scan.ts'
+import type { ReadFolder } from './folder-scan.ts'
 
 const DELETE_AFTER_MS = 2_000
 
@@ -20,6 +21,8 @@ export type Declared = {
   isPresent(ref: Ref): boolean
   /** Errors of the last `apply`. */
   errors(): ManifestError[]
+  /** Why the last `apply` changed nothing, or null. */
+  problem(): string | null
   /** True while a missing document is not deleted yet. */
   hasPendingDeletions(): boolean
   /** For a folder that cannot be read: restarts the time after which missing documents are deleted. */
@@ -28,7 +31,7 @@ export type Declared = {
    * Applies a scan of the folder at `now` (epoch ms), which is `uptime` of a monotonic clock (ms). Throws `Unavailable` if the store cannot
    * be written; the next call applies the rest.
    */
-  apply(files: ManifestFile[], now: number, uptime: number): Promise<void>
+  apply(folder: ReadFolder, now: number, uptime: number): Promise<void>
 }
 
 type Options = {
@@ -53,9 +56,12 @@ export async function openDeclared(options: Options): Promise<Declared> {
   const accepted = new WeakMap<object, Manifest>()
   const indexOf = openManifestIndex(validate)
   let errors: ManifestError[] = []
+  let problem: string | null = null
   let files = new Map<string, string>()
+  /** The folder that had one of the resources, or was there before any. It may lose even the last of them. */
+  let known: string | null = null
   for (const declaration of await declarations.declarations()) {
-    entries.set(keyOf(declaration.ref), { resource: resourceOf(declaration, {}), createdAt: declaration.createdAt, missingSince: null })
+    entries.set(keyOf(declaration.ref), { resource: resourceOf(declaration), createdAt: declaration.createdAt, missingSince: null })
   }
 
   function validate({ value }: Document): Validated {
@@ -73,11 +79,9 @@ export async function openDeclared(options: Options): Promise<Declared> {
     const entry = entries.get(key)
     if (entry) entry.missingSince = null
     if (entry && isSame(entry.resource, manifest)) return void Object.assign(entry.resource, { spec: manifest.spec })
-    const declaration = entry
-      ? next(entry, manifest)
-      : { ...newIdentity(manifest.ref, now), ref: manifest.ref, generation: 1, spec: manifest.spec }
-    if (!entry || declaration.generation !== entry.resource.metadata.generation) await declarations.declare(declaration)
-    entries.set(key, { resource: resourceOf(declaration, manifest), createdAt: declaration.createdAt, missingSince: null })
+    const declaration = { ...manifest, ...(entry ? next(entry, manifest) : { ...newIdentity(manifest.ref, now), generation: 1 }) }
+    await declarations.declare(declaration)
+    entries.set(key, { resource: resourceOf(declaration), createdAt: declaration.createdAt, missingSince: null })
     changed(manifest.ref)
   }
 
@@ -98,21 +102,27 @@ export async function openDeclared(options: Options): Promise<Declared> {
     changed(ref)
   }
 
+  function resetMissing(): void {
+    for (const entry of entries.values()) entry.missingSince = null
+  }
+
   return {
     get: (ref) => entries.get(keyOf(ref))?.resource ?? null,
     fileOf: (ref) => files.get(keyOf(ref)) ?? null,
     all: () => [...entries.values()].map(({ resource }) => resource),
     isPresent: (ref) => entries.has(keyOf(ref)) && !deleting.has(keyOf(ref)),
     errors: () => errors,
+    problem: () => problem,
     hasPendingDeletions: () => [...entries.values()].some(({ missingSince }) => missingSince !== null),
-    resetMissing() {
-      for (const entry of entries.values()) entry.missingSince = null
-    },
-    async apply(scanned, now, uptime) {
-      const index = indexOf(scanned)
+    resetMissing,
+    async apply(folder, now, uptime) {
+      const index = indexOf(folder.files)
       const { documents, keep } = index
       files = new Map([...documents].map(([key, { file }]) => [key, file]))
       errors = index.errors
+      if (entries.size === 0 || [...documents.keys()].some((key) => entries.has(key))) known = folder.id
+      problem = known === folder.id || keep === 'all' ? null : otherFolder([...entries.keys()])
+      if (problem !== null) return resetMissing()
       for (const { manifest } of documents.values()) if (manifest) await accept(manifest, now)
       for (const [key, entry] of entries) {
         if (documents.has(key) || keep === 'all' || keep.has(key)) entry.missingSince = null
@@ -131,15 +141,18 @@ function isSame({ spec, metadata }: Resource, manifest: Manifest): boolean {
   )
 }
 
-function next({ resource, createdAt }: Entry, { ref, spec }: Manifest): Declaration {
-  const { uid, generation } = resource.metadata
-  return { ref, uid, createdAt, generation: isDeepStrictEqual(resource.spec, spec) ? generation : generation + 1, spec }
+/** `keys` are those of the resources. */
+function otherFolder(keys: string[]): string {
+  const such = `such as ${keys[0]} (${keys.length} in all)`
+  return `the folder of manifests has none of the resources declared before, ${such}, so it changes nothing: mount or name the right one, or add a document with the kind, namespace and name of one of them`
 }
 
-function resourceOf(
-  { ref, uid, createdAt, generation, spec }: Declaration,
-  { labels, annotations }: Pick<Manifest, 'labels' | 'annotations'>,
-): Resource {
+function next({ resource, createdAt }: Entry, { spec }: Manifest): Pick<Declaration, 'uid' | 'createdAt' | 'generation'> {
+  const { uid, generation } = resource.metadata
+  return { uid, createdAt, generation: isDeepStrictEqual(resource.spec, spec) ? generation : generation + 1 }
+}
+
+function resourceOf({ ref, uid, createdAt, generation, labels, annotations, spec }: Declaration): Resource {
   const metadata = {
     name: ref.name,
     namespace: ref.namespace,

@@ -10,9 +10,10 @@ const MANIFEST = /^[^.].*\.(ya?ml|json)$/i
 /** One file as it was applied last. The same `parsed` object as in the scan before means that it did not change. */
 export type ManifestFile = { name: string; parsed: Parsed }
 
-export type Scan =
-  /** In the order of the names. `isStable` is false while a file is still changing: scan again soon. */
-  { outcome: 'read'; files: ManifestFile[]; isStable: boolean } | { outcome: 'unreadable'; reason: string }
+/** `id` tells the folder from another one at its path. The files are in the order of their names. `isStable` is false while one is still changing: scan again soon. */
+export type ReadFolder = { outcome: 'read'; id: string; files: ManifestFile[]; isStable: boolean }
+
+export type Scan = ReadFolder | { outcome: 'unreadable'; reason: string }
 
 export type Folder = { scan(): Promise<Scan> }
 
@@ -38,8 +39,11 @@ export function openFolder(path: string): Folder {
 
   return {
     async scan() {
+      let id: string
       let names: string[]
       try {
+        const { dev, ino } = await stat(path, { bigint: true })
+        id = `${dev}:${ino}`
         names = await manifestNames(path)
       } catch (error) {
         return { outcome: 'unreadable', reason: `the folder of manifests cannot be read (${codeOf(error)})` }
@@ -53,6 +57,7 @@ export function openFolder(path: string): Folder {
       const files = [...next].flatMap(([name, { parsed }]) => (parsed ? [{ name, parsed }] : []))
       return {
         outcome: 'read',
+        id,
         files,
         isStable: [...next.values()].every(({ seen, applied }) => seen === applied || seen.startsWith('error')),
       }

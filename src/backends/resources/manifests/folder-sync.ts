@@ -2,7 +2,7 @@
 import { Unavailable } from '../../../domain/errors.ts'
 import type { Ref, Resources, ResourcesConfig } from '../resources.ts'
 import type { Declared } from './declared-resources.ts'
-import { openFolder, type ManifestFile } from './folder-scan.ts'
+import { openFolder, type ReadFolder } from './folder-scan.ts'
 import type { ManifestErrorReports } from './manifest-error-reports.ts'
 import type { Secrets } from './secret-files.ts'
 import type { Statuses } from './status-files.ts'
@@ -32,7 +32,7 @@ const MAX_SHOWN_PROBLEMS = 3
 
 export function openFolderSync({ path, declared, secrets, statuses, errorReports, clock, uptime, log, changed }: Options): FolderSync {
   const folder = openFolder(path)
-  let applied: ManifestFile[] | null = null
+  let applied: ReadFolder | null = null
   let problem: string | null = null
   let hasSynced = false
   let isCleaned = false
@@ -43,15 +43,16 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
       declared.resetMissing()
       return { problem: scan.reason, nextMs: POLL_MS }
     }
-    if (!isSameAs(applied, scan.files) || declared.hasPendingDeletions()) {
+    if (!isSameAs(applied, scan) || declared.hasPendingDeletions()) {
       applied = null
-      await declared.apply(scan.files, clock(), uptime())
+      await declared.apply(scan, clock(), uptime())
       await errorReports.report(declared.errors(), (ref) => declared.get(ref) !== null, clock())
-      applied = scan.files
+      applied = scan
     }
-    if (!isCleaned && !declared.hasPendingDeletions() && declared.errors().length === 0) await removeOrphans()
+    const problem = declared.problem()
+    if (!isCleaned && problem === null && !declared.hasPendingDeletions() && declared.errors().length === 0) await removeOrphans()
     for (const ref of secrets.edited(uptime())) changed(ref)
-    return { problem: null, nextMs: scan.isStable && !declared.hasPendingDeletions() ? POLL_MS : FAST_POLL_MS }
+    return { problem, nextMs: scan.isStable && !declared.hasPendingDeletions() ? POLL_MS : FAST_POLL_MS }
   }
 
   /** Removes Secrets and statuses whose resource was deleted while the process was not running. */
@@ -92,8 +93,12 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
   }
 }
 
-function isSameAs(before: ManifestFile[] | null, now: ManifestFile[]): boolean {
-  return before?.length === now.length && now.every(({ name, parsed }, i) => before[i]?.name === name && before[i].parsed === parsed)
+function isSameAs(before: ReadFolder | null, { id, files }: ReadFolder): boolean {
+  return (
+    before?.id === id &&
+    before.files.length === files.length &&
+    files.every(({ name, parsed }, i) => before.files[i]?.name === name && before.files[i].parsed === parsed)
+  )
 }
 
 function detailOf(problem: string | null, errors: string[]): string {
