@@ -49,11 +49,14 @@ t.test('a task of a kind that no worker takes fails after QUEUE_HOURS as not_sup
 })
 
 t.test('a task that was handed back or waits for another attempt counts its hours from then, and a claimed one is left alone', async (t) => {
+  const handedBack = await open(t)
   const store = await open(t)
-  await queue(store, 1)
-  await store.change(STUDIO, { op: 'claim', claim: 'a', kinds: ['image'] }, T0)
-  await store.change(STUDIO, { op: 'requeue', task: taskId(1), epoch: 2, readyAt: T0 + 10 * HOUR_MS, served: true }, T0)
-  t.same(await sweepFor(store, 40, UNSERVED, 'unserved'), [34])
+  for (const [one, at] of [[handedBack, T0 + 10 * HOUR_MS], [store, T0]] as const) {
+    await queue(one, 1)
+    await one.change(STUDIO, { op: 'claim', claim: 'a', kinds: ['image'] }, T0)
+    await one.change(STUDIO, { op: 'requeue', task: taskId(1), epoch: 2, readyAt: T0 + 10 * HOUR_MS, served: true }, at)
+    t.same(await sweepFor(one, 40, UNSERVED, 'unserved'), [34])
+  }
   await queue(store, 2)
   t.match(await store.change(STUDIO, { op: 'claim', claim: 'b', kinds: ['image'] }, T0), { outcome: 'claimed' })
   // The time of the record is that of the last sweep: its hours end after 58.
@@ -89,6 +92,7 @@ t.test('a kind counts as taken elsewhere while runs of it are seen, and for an h
     for (const kind of ['image', 'upscale'] as const) if (elsewhere.isServed(kind, T0 + ms)) taken[kind]++
   }
   t.same(taken, { image: 3600, upscale: 5400 }, 'seconds')
+  t.ok(elsewhere.isServed('image', T0 + 9 * HOUR_MS), 'what was seen before a gap says nothing')
   elsewhere.observe([], T0 + 9 * HOUR_MS)
   t.ok(elsewhere.isServed('image', T0 + 9 * HOUR_MS), 'a gap: the observation starts anew')
   t.end()

@@ -72,6 +72,7 @@ export type Hold = {
   run: { claim: string; at: number; servedBefore: number } | null
   /** When it may be claimed; 0 at once. Records written before hold the time at which it was queued. */
   readyAt: number
+  /** When it was queued last. */
   at: number
 }
 

@@ -78,7 +78,8 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
   const account = record?.media
   const claimed = holdOf(account?.holds, input.task)
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
-  const holds = withHold(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt <= now ? AT_ONCE : input.readyAt })
+  const readyAt = input.readyAt <= now ? AT_ONCE : input.readyAt
+  const holds = withHold(account.holds, input.task, { ...claimed, run: null, readyAt, at: now })
   const { at, servedBefore } = claimed.run
   // Unless another task was served since or with it.
   const isAlone = account.lastServedAt === at && ![...holds.running.values()].some(({ run }) => run?.at === at)

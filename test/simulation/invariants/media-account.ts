@@ -49,16 +49,16 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   }
 
   function checkUnchanged(id: string, before: Hold, after: Hold, commands: PendingCommand[]): void {
+    const waits = commands.some(({ command }) => command.op === 'requeue' && command.task === id && command.epoch === before.epoch)
     if (before.amount !== after.amount && !isExtended(id, before, after, commands)) {
       report(`the hold of task ${id} was ${before.amount} and is ${after.amount}`)
     }
-    if (before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId || before.at !== after.at) {
+    if (before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId || (before.at !== after.at && !waits)) {
       report(`the hold of task ${id} changed from ${JSON.stringify(before)} to ${JSON.stringify(after)}`)
     }
     if (after.epoch < before.epoch) report(`the epoch of task ${id}'s hold went back from ${before.epoch} to ${after.epoch}`)
     const begun = after.run !== null && after.run.claim !== before.run?.claim
     if (begun && after.epoch <= before.epoch) report(`task ${id} was claimed again without a new epoch`)
-    const waits = commands.some(({ command }) => command.op === 'requeue' && command.task === id && command.epoch === before.epoch)
     if (before.run !== null && after.run?.claim !== before.run.claim && !waits) {
       report(`the run of task ${id} at epoch ${before.epoch} was removed by another command than its requeue`)
     }
