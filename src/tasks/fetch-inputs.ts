@@ -7,9 +7,7 @@ import { Unavailable } from '../domain/errors.ts'
 import type { Limits } from '../domain/media-generations.ts'
 import type { MediaInfo } from '../domain/media-info.ts'
 import {
-  lengthRead,
   operationRequest,
-  sourceLimits,
   sourcesOf,
   takes,
   type Operation,
@@ -17,8 +15,8 @@ import {
   type Source,
   type Sourced,
 } from '../domain/media-operations.ts'
-import { lengthAbove, pixelsAbove, type Task, type TaskErrorCode, type TaskErrorDetails } from '../domain/task.ts'
-import { infoOf, openFile } from './source-info.ts'
+import type { Task, TaskErrorCode, TaskErrorDetails } from '../domain/task.ts'
+import { aboveLimits, infoOf, openFile } from './source-info.ts'
 import type { TaskContext } from './task-context.ts'
 import { removeFiles, sourceFile } from './inline-sources.ts'
 
@@ -72,6 +70,7 @@ export async function openInputs(
   const media: MediaInfo[] = []
   const close = () => removeFiles(context, fetched.splice(0))
   let bytesLeft = route.max.bytes
+  const request = task.object === 'generation' ? null : operationRequest(task.kind as Operation, task.input as OperationInput, '')
 
   async function open(source: Source): Promise<Failed | null> {
     const file = await locate(source)
@@ -95,7 +94,9 @@ export async function openInputs(
       )
     inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
     if (source.role === 'media') media.push(info)
-    return aboveLimits(source, info, task, sourceLimits(task.kind, route.max))
+    // What a header says wrongly is found by the engine.
+    const above = aboveLimits(task.kind, request, info, route.max)
+    return above && failed('input_too_large', { source: source.path, ...above }, JSON.stringify(above))
   }
 
   /** What an error of `open` means: once the time is over, its source is late. */
@@ -186,18 +187,4 @@ async function fetchTo(
 
 async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> {
   yield* (await openFile(files, id)).stream
-}
-
-/** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
-function aboveLimits(
-  { path }: Source,
-  { width, height, durationMs }: MediaInfo,
-  { object, kind, input }: Task,
-  max: Limits,
-): Failed | null {
-  const tooLarge = (facts: TaskErrorDetails) => failed('input_too_large', { source: path, ...facts }, JSON.stringify(facts))
-  if (width && height && width * height > max.pixels) return tooLarge(pixelsAbove(width, height, max.pixels))
-  if (object === 'generation') return null
-  const readMs = lengthRead(operationRequest(kind as Operation, input as OperationInput, ''), durationMs ?? 0)
-  return readMs > max.durationMs ? tooLarge(lengthAbove(readMs, max.durationMs)) : null
 }

@@ -3,7 +3,7 @@ import { contentTypeOf } from '../domain/media-info.ts'
 import { accountAt, availableToKey } from '../domain/balance.ts'
 import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.ts'
 import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
-import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
+import { costOf, generationOf, priceOf, type GenerationBody, type Kind, type Limits } from '../domain/media-generations.ts'
 import { formatMoney, parseMoney } from '../domain/money.ts'
 import {
   addressFaults,
@@ -16,6 +16,7 @@ import {
   sourcesOf,
   takes,
   type OperationBody,
+  type OperationRequest,
   type SourceInfo,
 } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
@@ -25,7 +26,7 @@ import { inactiveReason, planInactive, type Subscription } from '../domain/subsc
 import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
 import type { ProbeSources } from './probe-sources.ts'
-import { mediaOf, type FileInfo } from './source-info.ts'
+import { aboveLimits, sourcesHere, type FileInfo } from './source-info.ts'
 import { checkSources, mediaElsewhere, type UrlChecks, type Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'
 
@@ -72,19 +73,20 @@ export async function quote(context: QuoteContext, body: TaskBody, record: Subsc
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices, 'width' in request ? request.quality : undefined)
   const operation = 'width' in request ? null : request
-  const here = 'operation' in body ? await mediaOf(context, body, uploads) : []
-  refuseSources(body, here, offer.route.max.bytes)
-  const costAtMost = (media: readonly SourceInfo[]) =>
-    costOf(price, offer.quote(request, operation ? resultLimits(operation, media, offer.route.max) : undefined))
-  const most = costAtMost(here)
-  const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, here, price.per)
+  const here = await sourcesHere(context, body, uploads)
+  refuseSources(body, here, operation, offer.route.max)
+  const media = here.slice(0, mediaSourcesOf(body).length)
+  const costAtMost = (infos: readonly SourceInfo[]) =>
+    costOf(price, offer.quote(request, operation ? resultLimits(operation, infos, offer.route.max) : undefined))
+  const most = costAtMost(media)
+  const isUnknown = operation !== null && price.micro > 0 && isOpen(operation, media, price.per)
   // A max_cost below pays for no result, whatever its sources say.
   const least = isUnknown ? Math.max(1, costOf(price, offer.quote(request, { ...offer.route.max, pixels: 1, durationMs: 0 }))) : most
   const isAsked = least < most && (maxCost ?? most) >= least
   // What is held bounds the result then.
   const atMost = isAsked ? Math.min(most, maxCost ?? most) : most
   const probed = isAsked ? await context.probeSources(record, mediaElsewhere(context, body)) : []
-  const estimatedCost = isAsked ? Math.min(atMost, costAtMost(here.map((info, n) => info ?? probed[n] ?? null))) : atMost
+  const estimatedCost = isAsked ? Math.min(atMost, costAtMost(media.map((info, n) => info ?? probed[n] ?? null))) : atMost
   if (maxCost !== null && estimatedCost > maxCost)
     throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return {
@@ -107,16 +109,20 @@ function refuseUnsupported(body: TaskBody, parameter: string | null): void {
   throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${kindOf(body)}, or not with this value` }])
 }
 
-/** Sources that are here and would fail the task, for which money would be held until then. `most`: bytes of all sources. */
-function refuseSources(body: TaskBody, here: readonly SourceInfo[], most: number): void {
+/** Sources that are here and would fail the task, for which money would be held until then. */
+function refuseSources(body: TaskBody, here: readonly SourceInfo[], operation: OperationRequest | null, max: Limits): void {
   const kind = kindOf(body)
-  let left = most
-  const errors = mediaSourcesOf(body).flatMap(({ path, role }, n): FieldError[] => {
-    const { contentType, bytes = 0 } = here[n] ?? {}
-    left -= bytes
-    if (contentType !== undefined && !takes(kind, role, contentType))
-      return [{ path, code: 'not_allowed', message: `is ${contentType}, which ${kind} does not take` }]
-    return left < 0 ? [{ path, code: 'maximum', message: `is too large: the sources of ${kind} have at most ${most} bytes together` }] : []
+  let left = max.bytes
+  const errors = sourcesOf(body).flatMap(({ path, role }, n): FieldError[] => {
+    const info = here[n]
+    if (!info) return []
+    left -= info.bytes ?? 0
+    if (!takes(kind, role, info.contentType))
+      return [{ path, code: 'not_allowed', message: `is ${info.contentType}, which ${kind} does not take` }]
+    const above = left < 0 ? { bytes: max.bytes } : aboveLimits(kind, operation, info, max)?.limit
+    if (!above) return []
+    const [limit] = Object.entries(above).map(([unit, most]) => `${most} ${unit}`)
+    return [{ path, code: 'maximum', message: `is too large: the sources of ${kind} have at most ${limit}${left < 0 ? ' together' : ''}` }]
   })
   if (errors.length > 0) throw invalid(errors)
 }

@@ -1,12 +1,14 @@
-/** What the sources of an operation are, by the headers of those that are here: results, uploads and data: URLs. */
+/** What the sources of a task are, by the headers of those that are here: results, uploads and data: URLs. */
 import { addAbortSignal } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
+import type { Limits } from '../domain/media-generations.ts'
 import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, readMediaInfo, type MediaInfo } from '../domain/media-info.ts'
 import { putNewest } from '../domain/long-lived-maps.ts'
-import { mediaSourcesOf, type OperationBody, type SourceInfo } from '../domain/media-operations.ts'
+import { lengthRead, sourceLimits, sourcesOf, type OperationRequest, type Sourced, type SourceInfo } from '../domain/media-operations.ts'
+import { lengthAbove, pixelsAbove, type TaskErrorDetails } from '../domain/task.ts'
 import type { Upload, UrlChecks } from './source-urls.ts'
 
 /** Pieces of a header that lie apart in their file, where it is read to quote or to store. */
@@ -95,12 +97,12 @@ const uploadInfo = ({ bytes }: Upload, budget: Budget): Promise<MediaInfo | null
   counted(mediaInfo(bytes, bytes.length), bytes.length, budget, (start, most) => setImmediate(bytes.subarray(start, start + most)))
 
 /**
- * The media of a body, without its mask, in their order; null for one at an address of others, which is fetched when the task runs, and for one
- * that cannot be read now. What counting takes is bounded for all together.
+ * The sources of a body in their order; null for one at an address of others, which is fetched when the task runs, and for one that cannot be
+ * read now. What counting takes is bounded for all together.
  */
-export async function mediaOf(
+export async function sourcesHere(
   { files, fileInfo, linkedFile }: { files: Files; fileInfo: FileInfo } & Pick<UrlChecks, 'linkedFile'>,
-  body: OperationBody,
+  body: Sourced,
   uploads: readonly Upload[],
 ): Promise<SourceInfo[]> {
   const budget = openBudget()
@@ -111,10 +113,24 @@ export async function mediaOf(
     return info && facts && { ...info, bytes: facts.size }
   }
   const infos: SourceInfo[] = []
-  for (const { path, from } of mediaSourcesOf(body)) {
+  for (const { path, from } of sourcesOf(body)) {
     const upload = uploads.find(({ field }) => path === `/${field}`)
-    if (upload) infos.push(await uploadInfo(upload, budget))
+    const info = upload && (await uploadInfo(upload, budget))
+    if (upload) infos.push(info ? { ...info, bytes: upload.bytes.length } : null)
     else infos.push(typeof from === 'string' ? await linkedInfo(from) : null)
   }
   return infos
+}
+
+/** What the header of a source says that is above the limits `max` of the route, or null. `request`: of an operation; null for a generation. */
+export function aboveLimits(
+  kind: string,
+  request: OperationRequest | null,
+  { width, height, durationMs }: Pick<MediaInfo, 'width' | 'height' | 'durationMs'>,
+  max: Limits,
+): TaskErrorDetails | null {
+  const { pixels } = sourceLimits(kind, max)
+  if (width && height && width * height > pixels) return pixelsAbove(width, height, pixels)
+  const readMs = request ? lengthRead(request, durationMs ?? 0) : 0
+  return readMs > max.durationMs ? lengthAbove(readMs, max.durationMs) : null
 }

@@ -61,6 +61,44 @@ t.test('sources that are here and larger together than the route allows are a 40
   await t.rejects(merge('/500000', '/500001'), { code: 'invalid_request', facts: { errors: [{ path: '/media_urls/1', code: 'maximum' }] } })
 })
 
+t.test('a source that is here and above a limit of the route is a 400, before any hold; a mask and the picture of a video are sources too', async (t) => {
+  const found: Record<string, Partial<MediaInfo> & { contentType: string; size?: number }> = {
+    picture: { contentType: 'image/png', width: 1000, height: 1000, size: 600_000 },
+    mask: { contentType: 'image/png', size: 400_001 },
+    wide: { contentType: 'image/png', width: 1001, height: 1000 },
+    photograph: { contentType: 'image/png', width: 4000, height: 4000 },
+    poster: { contentType: 'image/png', width: 4001, height: 4000 },
+    song: { contentType: 'audio/wav', durationMs: 60_001 },
+  }
+  const files = { stat: async (id: string) => ({ id, size: found[id]?.size ?? 1 }) } as unknown as Files
+  const context = { ...contextOf({ ...USUAL_NAMES.video, ...USUAL_NAMES.inpaint, ...USUAL_NAMES.trim, media: 'media' }), files, linkedFile: (url: string) => (url in found ? url : null), fileInfo: async ({ id }: { id: string }) => found[id] as MediaInfo }
+  const large = `data:image/png;base64,${Buffer.concat([png(4, 4), Buffer.alloc(1e6)]).toString('base64')}`
+  const inpaint = { operation: 'inpaint', prompt: 'a boat', media_url: 'picture' }
+  const video = { kind: 'video', prompt: 'a boat' }
+  for (const [given, path, code = 'maximum'] of [
+    [{ ...inpaint, media_url: 'wide', mask_url: 'picture' }, '/media_url'],
+    [{ ...inpaint, mask_url: 'wide' }, '/mask_url'],
+    [{ ...inpaint, mask_url: 'mask' }, '/mask_url'],
+    [{ ...inpaint, mask_url: 'song' }, '/mask_url', 'not_allowed'],
+    [{ ...inpaint, mask_url: 'photograph', media_url: 'song' }, '/media_url', 'not_allowed'],
+    [{ ...inpaint, mask_url: `data:;base64,${wav(10).toString('base64')}` }, '/mask_url', 'not_allowed'],
+    [{ ...inpaint, media_url: large, mask_url: 'https://example.com/m.png' }, '/media_url'],
+    [{ ...inpaint, mask_url: 'https://example.com/m.png' }, null],
+    [{ operation: 'trim', media_url: 'song', start_time: 0 }, '/media_url'],
+    [{ operation: 'trim', media_url: 'song', start_time: 1 }, null],
+    [{ ...video, image_url: 'photograph' }, null],
+    [{ ...video, image_url: 'poster' }, '/image_url'],
+    [{ ...video, image_url: 'song' }, '/image_url', 'not_allowed'],
+    [{ ...video, image_url: large }, '/image_url'],
+  ] as [TaskBody, string | null, string?][]) {
+    const run = () => quote(context, given, RECORD)
+    const name = JSON.stringify(given).slice(0, 200)
+    if (path === null) t.equal((await run()).estimatedCost, 50_000, name)
+    else await t.rejects(run(), { code: 'invalid_request', facts: { errors: [{ path, code }] } }, name)
+  }
+  await t.rejects(quote(context, { ...video, image_url: 'poster' } as TaskBody, RECORD), { code: 'invalid_request', facts: { errors: [{ message: 'is too large: the sources of video have at most 16 megapixels' }] } })
+})
+
 t.test('where the model makes one size whatever the source is, a max_cost below its price is refused and no source is asked', async (t) => {
   const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { kind: 'any', micro: 50_000, per: 'Megapixel' } } as unknown as Offer['route']
   const priced = (quoted: Offer['quote']) => ({ ...contextOf(), engines: { offer: () => ({ route, formats: ['png'], quote: quoted, unsupported: () => null }) } as unknown as Engines, probeSources: async () => (t.fail('asked'), []) })
@@ -82,12 +120,13 @@ t.test('the queue position of a quote counts no pass-through requests, as that o
 })
 
 function contextOf(names?: InputNames) {
-  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { kind: 'any', micro: 50_000, per: 'Job' } } as unknown as Offer['route']
+  const terms = { price: { kind: 'any', micro: 50_000, per: 'Job' }, defaults: { size: '640x360', durationMs: 1000 }, qualities: {} }
+  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, ...terms } as unknown as Offer['route']
   const offer: Offer = {
     route,
     formats: ['png'],
     engine: 'provider',
-    options: [],
+    options: ['image_url'],
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
     unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.kind], roles),
   }
