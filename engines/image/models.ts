@@ -15,7 +15,7 @@ const size = Type.Optional(pixels('The side of the square input; needed if the g
 const channels = Type.Enum(['rgb', 'bgr'], { default: 'rgb', description: 'The order of colours.' })
 const white = value('Value of white in the input, before `mean` and `deviation`: 1 or 255.')
 const mean = (fallback: readonly number[]) => triple(fallback, 'Subtracted from red, green and blue.')
-const deviation = (fallback: readonly number[]) => triple(fallback, 'Red, green and blue are divided by these after that.')
+const deviation = (fallback: readonly number[]) => triple(fallback, 'After `mean` is subtracted, red, green and blue are divided by these.')
 const IMAGENET = { mean: [0.485, 0.456, 0.406], deviation: [0.229, 0.224, 0.225] }
 
 const BackgroundRemove = Type.Object(

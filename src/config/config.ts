@@ -99,7 +99,7 @@ export const SETTINGS = {
   CORS_ORIGINS: setting(
     '',
     origins,
-    'Origins of web pages that may call /v1 from a browser; * for any. A page that holds an API key shows it to its user.',
+    'Origins of web pages that may call /v1 from a browser; * for any. Anyone who opens a page that holds an API key can read the key.',
   ),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
   PLAN_LEASES: setting(
@@ -130,7 +130,7 @@ export const SETTINGS = {
   DASHBOARD_KEY_MANAGEMENT: setting(
     'false',
     flag,
-    'Lets people issue, rotate, suspend and revoke API keys in the dashboard of a role gateway, which then writes ApiKeys to the API server of RESOURCES_URL. The role all always does.',
+    'Lets people issue, rotate, suspend and revoke API keys in the dashboard of a process with the role gateway. The process then writes ApiKeys to the API server of RESOURCES_URL. With the role all, people can always do this.',
   ),
   OIDC_ISSUER: setting('', issuer, 'The OpenID Connect provider of the dashboard.'),
   OIDC_CLIENT_ID: setting('', text, 'Client id of the dashboard at the provider.'),

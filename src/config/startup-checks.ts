@@ -79,7 +79,11 @@ function refuseEmbeddedBackends(config: Config): void {
     }
   }
   if (config.FILES_URL.startsWith('gridfs:') && !isDistributed(config)) {
-    throw new ConfigError('FILES_URL', config.FILES_URL, 'gridfs: only when STORE_URL is mongodb://<host>, which stores the files')
+    throw new ConfigError(
+      'FILES_URL',
+      config.FILES_URL,
+      'disk:<path> or s3://<bucket>, because STORE_URL is sqlite and gridfs: stores files in the MongoDB of STORE_URL',
+    )
   }
 }
 
@@ -101,21 +105,21 @@ function refuseMissingFiles(config: Config, given: (name: keyof Config) => boole
     throw new ConfigError(
       'SEALING_KEY_FILE',
       '',
-      `a file with 32 bytes in base64, the same for every process, because STORE_URL is ${store}: it is created for the embedded side only`,
+      `a file with 32 bytes in base64, the same for every process, because STORE_URL is ${store}; only the embedded side creates this file itself`,
     )
   }
   if (needs(config.ROLE, 'upstreams') && config.UPSTREAMS === null) {
     throw new ConfigError(
       'UPSTREAMS',
       '',
-      `a file that names the model upstreams, because STORE_URL is ${store}; the built-in echo must be named there, with baseUrl: "echo:"`,
+      `a file that names the model upstreams, because STORE_URL is ${store}; to use the built-in echo, add an upstream with baseUrl: "echo:" to that file`,
     )
   }
   if (needs(config.ROLE, 'engines') && config.ENGINES === null) {
     throw new ConfigError(
       'ENGINES',
       '',
-      `a file that names the engines, because STORE_URL is ${store}; the preview engine must be named there, with type: preview`,
+      `a file that names the engines, because STORE_URL is ${store}; to use the preview engine, add an engine with type: preview to that file`,
     )
   }
 }

@@ -19,7 +19,7 @@ export const TASK_ERRORS = {
   input_not_allowed: 'The address of the source media is not allowed.',
   input_too_large: 'The source media is too large.',
   unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
-  several_pictures: 'The source is an animation or has several pages, of which all but one would be lost. Send one picture.',
+  several_pictures: 'The source is an animation or has several pages. Only one picture of it would be kept. Send a single picture.',
   start_past_end: 'The section begins past the end of the source.',
   no_sound: 'The source has no audio, and the requested output format is audio only.',
   mixed_sources: 'Videos cannot be merged with audio files.',

@@ -19,7 +19,7 @@ export function chargeOf({ outcome, estimatedCost }: Pick<Task, 'outcome' | 'est
 export function* taskViolations(task: Task, now: number): Generator<string> {
   for (const sentence of stateViolations(task)) yield `task ${task.id} of ${task.subscription} is ${task.state}, but ${sentence}`
   if (task.sweepAt !== null && now - task.sweepAt > OVERDUE_MS) {
-    yield `task ${task.id} of ${task.subscription} is ${task.state}, and nobody looked after it for ${minutes(now - task.sweepAt)} minutes`
+    yield `task ${task.id} of ${task.subscription} is ${task.state}, and no process has picked it up for ${minutes(now - task.sweepAt)} minutes`
   }
 }
 

@@ -215,7 +215,7 @@ for (const place of PLACES) {
       const attempt = { number: 1, at: NOW + 2 * HOUR_MS, durationMs: 1, statusCode: 200, error: null, responsePrefix: '' }
       t.equal(await store.recordAttempt(id, epoch, attempt, { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
     })
-    t.match(await violations(), [/is processing, and nobody looked after it for 60 minutes/, /is queued, and nobody/])
+    t.match(await violations(), [/is processing, and no process has picked it up for 60 minutes/, /is queued, and no process/])
   })
 }
 

@@ -236,7 +236,7 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
     damage: 'an expired lease that was not taken back',
     statements: [],
     later: 3 * HOUR_MS,
-    reports: /is processing, and nobody looked after it for 120 minutes/,
+    reports: /is processing, and no process has picked it up for 120 minutes/,
   },
   { damage: 'two tasks with one Idempotency-Key', statements: [setTask(2, 'idempotency.key', '"key 1"')], reports: /have one Idempotency-Key/ },
   {
