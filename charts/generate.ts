@@ -59,7 +59,7 @@ function withSettings(schema: Schema): Schema {
   const properties = Object.fromEntries(
     given.map(([name, { meaning, parse: { mayBe, schema }, default: fallback }]) => [
       name,
-      { ...(schema ?? { type: ['string', 'number', 'boolean'] }), description: `${meaning} It may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
+      { ...(schema ?? { type: ['string', 'number', 'boolean'] }), description: `${meaning} The value may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
     ]),
   )
   const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
