@@ -3,6 +3,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { renameSync, writeFileSync } from 'node:fs'
 import { createServer, request, type IncomingMessage, type RequestListener, type Server } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
@@ -20,6 +21,13 @@ const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
 const HOUR = 3600 * 1000
 const MB = 1_000_000
 const credentials = { accessKeyId: 'id', secretAccessKey: 'secret' }
+
+/** The clock by which undici measures its time limits. The first tick begins those of which nothing has passed yet, and takes a second. */
+const { tick } = createRequire(import.meta.url)('undici/lib/util/timers.js') as { tick(ms: number): void }
+function pass(ms: number): void {
+  tick(1000)
+  tick(ms)
+}
 
 const sizeOf = async (files: Files, id: string) => (await (await files.get(id))!.stream.toArray()).reduce((sum, chunk: Buffer) => sum + chunk.length, 0)
 
@@ -112,6 +120,23 @@ t.test('a permanent refusal of S3 is reported to the operator', async (t) => {
   code = 'AccessDenied'
   may = (asked) => asked.method === 'GET'
   await t.rejects(open(), { name: 'Error', message: /may not list or write .* s3:PutObject/ }, 'a key with read access only')
+})
+
+t.test('an upload on a slow line is given up only when nothing more is sent', async (t) => {
+  const server = await listening(
+    t,
+    createServer(async (asked, answer) => {
+      const isSlow = asked.url?.includes('/files/')
+      // The first bytes are here, and later all of them: together after more than the time for an answer, 10 s.
+      if (isSlow) pass(4500)
+      await once(asked.resume(), 'end')
+      if (isSlow) pass(4500)
+      answer.end('<ListBucketResult></ListBucketResult>')
+    }),
+  )
+  const files = await openFiles(`s3://results-1?endpoint=${server}`, { storeUrl: '', credentials })
+  t.teardown(() => files.close())
+  t.equal((await files.put('slow-1', Buffer.alloc(8 * MB), facts)).size, 8 * MB)
 })
 
 t.test('on a shared server', async (t) => {

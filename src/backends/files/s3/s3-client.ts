@@ -1,7 +1,7 @@
 /** S3 client: requests signed by Signature Version 4 (payload included), with a deadline and retries of temporary failures. */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { setTimeout } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { Agent, request as send } from 'undici'
@@ -38,6 +38,8 @@ const PAUSE_MS = 100
 /** No retry starts after this time. */
 const PATIENCE_MS = 10_000
 const TIMEOUTS = { connect: { timeout: 3_000 }, headersTimeout: 10_000, bodyTimeout: 30_000 }
+/** Sent at once: the time for an answer begins again with each slice that is sent, so that a slow line has time for all of them. */
+const SLICE_BYTES = 64 * 1024
 /** A full page of a list has about half that size. */
 const XML_MAX = 2 * 1024 * 1024
 
@@ -66,8 +68,8 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     const signed = await signer.sign()
     const response = await send(signed.url.href, {
       method,
-      headers: Object.fromEntries(signed.headers),
-      body: body ?? null,
+      headers: { ...Object.fromEntries(signed.headers), ...(body && { 'content-length': String(body.length) }) },
+      body: body ? Readable.from(slices(body), { objectMode: false }) : null,
       dispatcher: agent,
     })
     const { statusCode: status, body: stream } = response
@@ -105,6 +107,10 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
       await agent.destroy()
     },
   }
+}
+
+function* slices(body: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < body.length; at += SLICE_BYTES) yield body.subarray(at, at + SLICE_BYTES)
 }
 
 /** An error response of S3 as an Error for the log. */
