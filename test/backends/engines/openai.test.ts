@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
 import { mediaInfo } from '../../../src/domain/media-info.ts'
 import { imageSize, ordered, videoSize } from '../../../src/backends/engines/openai/model-traits.ts'
+import { openSpool } from '../../../src/backends/engines/provider/content.ts'
 import { openaiEngines } from '../../../src/backends/engines/openai/openai.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
@@ -252,6 +253,16 @@ t.test('a film of many megabytes is delivered whole without lying in memory as a
   fake.next('GET /v1/videos/*/content', (response) => void response.writeHead(200).write(film.subarray(0, 9_000_000), () => aborted.abort(new Error('cut'))))
   await t.rejects(begun, { message: 'cut' })
   await engine.close()
+  t.equal(openFiles(folder), 0)
+})
+
+t.test('a result that is dropped while a write is under way leaves no file open', async (t) => {
+  const folder = t.testdir()
+  const { sink, drop } = openSpool(folder, 30_000_000)
+  const written = new Promise((resolve) => sink.write(Buffer.alloc(2_000_000), resolve))
+  sink.destroy()
+  await drop()
+  await written
   t.equal(openFiles(folder), 0)
 })
 

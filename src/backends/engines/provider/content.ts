@@ -52,6 +52,7 @@ export function openSpool(folder: string, maxBytes: number): Spool {
   let chunks: Uint8Array[] = []
   let bytes = 0
   let file: number | null = null
+  let writing: Promise<void> | null = null
 
   async function write(chunk: Uint8Array): Promise<void> {
     bytes += chunk.length
@@ -66,11 +67,13 @@ export function openSpool(folder: string, maxBytes: number): Spool {
   return {
     sink: new Writable({
       write(chunk: Uint8Array, _encoding, written) {
-        void write(chunk).then(() => written(null), written)
+        writing = write(chunk).then(() => written(null), written)
       },
     }),
     content: () => (file === null ? contentOf(Buffer.concat(chunks)) : { bytes, ...openFile(file, bytes) }),
     async drop() {
+      // A sink that was destroyed has not waited for its last write, which may open the file.
+      await writing
       chunks = []
       if (file !== null) await close(file)
       file = null
