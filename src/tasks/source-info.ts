@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FileFacts, Files } from '../backends/files/files.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { Limits } from '../domain/media-generations.ts'
-import { counterFor, openBudget, PACKET_BYTES, type Budget } from '../domain/media-info/counted-length.ts'
+import { counted, openBudget, type Budget } from '../domain/media-info/counted-length.ts'
 import { mediaInfo, readMediaInfo, type MediaInfo } from '../domain/media-info.ts'
 import { putNewest } from '../domain/long-lived-maps.ts'
 import { lengthRead, sourceLimits, sourcesOf, type OperationRequest, type Sourced, type SourceInfo } from '../domain/media-operations.ts'
@@ -39,31 +39,6 @@ export async function infoOf(
     return Buffer.concat(await (signal ? addAbortSignal(signal, stream) : stream).toArray())
   }
   return counted(await readMediaInfo(size, most, piece), size, budget, piece)
-}
-
-/** What is read at once where the length of a file is counted. */
-const COUNTED_BYTES = 512 * 1024
-
-/** Facts with the length, which is counted where the header does not tell it. */
-async function counted(
-  info: MediaInfo | null,
-  size: number,
-  budget: Budget,
-  piece: (start: number, bytes: number) => Promise<Uint8Array>,
-): Promise<MediaInfo | null> {
-  const counter = info && info.durationMs === null ? counterFor(info.contentType, budget) : null
-  if (!counter) return info
-  for (let at = 0; at < size;) {
-    if (budget.bytes <= 0) return info
-    const bytes = await piece(at, COUNTED_BYTES)
-    budget.bytes -= bytes.length
-    const next = counter.read(bytes, at)
-    if (next > at) at = next
-    else if (size - at < PACKET_BYTES) break
-    else return info
-  }
-  const durationMs = Math.round(counter.durationMs())
-  return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
 }
 
 /** What stored files are, by `infoOf`. */

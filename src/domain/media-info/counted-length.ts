@@ -2,6 +2,7 @@
  * The length of a file whose header does not tell it: AAC as a stream, MPEG-TS, and what is written while it is recorded, as by a browser. It is
  * counted over the whole file, which is read in pieces. Pure.
  */
+import type { MediaInfo } from '../media-info.ts'
 import { viewOf } from './header.ts'
 import { numberAt } from './matroska-header.ts'
 import { boxes } from './mp4-header.ts'
@@ -30,6 +31,34 @@ const COUNTERS: Record<string, (budget: Budget) => Counter> = {
 
 /** Counts the length of a file of that type; null for a type whose header always tells it, or that is not known here. */
 export const counterFor = (contentType: string, budget: Budget): Counter | null => COUNTERS[contentType]?.(budget) ?? null
+
+/** Less than that may be left over at the end of a file. */
+const PACKET_BYTES = 188
+
+/** What is read at once where the length of a file is counted. */
+const COUNTED_BYTES = 512 * 1024
+
+/** Facts with the length, which is counted where the header does not tell it; `piece` reads the file, which has `size` bytes. */
+export async function counted(
+  info: MediaInfo | null,
+  size: number,
+  budget: Budget,
+  piece: (start: number, bytes: number) => Promise<Uint8Array>,
+): Promise<MediaInfo | null> {
+  const counter = info && info.durationMs === null ? counterFor(info.contentType, budget) : null
+  if (!counter) return info
+  for (let at = 0; at < size;) {
+    if (budget.bytes <= 0) return info
+    const bytes = await piece(at, COUNTED_BYTES)
+    budget.bytes -= bytes.length
+    const next = counter.read(bytes, at)
+    if (next > at) at = next
+    else if (size - at < PACKET_BYTES) break
+    else return info
+  }
+  const durationMs = Math.round(counter.durationMs())
+  return { ...(info as MediaInfo), durationMs: durationMs > 0 && Number.isSafeInteger(durationMs) ? durationMs : null }
+}
 
 const ADTS_RATES = [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350]
 
@@ -76,9 +105,6 @@ function openTimes(ticksPerSecond: () => number) {
     durationMs: () => (Math.max(0, ...[...streams.values()].map(lengthOf)) / ticksPerSecond()) * 1000,
   }
 }
-
-/** Less than that may be left over at the end of a file. */
-export const PACKET_BYTES = 188
 
 /** The presentation times of MPEG-TS (ISO/IEC 13818-1, 2.4.3): in packets of 188 bytes, of which some begin a part of a stream. */
 function countTransportStream(): Counter {

@@ -28,17 +28,29 @@ function chunk(type: string, content: Buffer): Buffer {
   return Buffer.concat([length, body, sum])
 }
 
-/** An MP4 with the size and length in its headers and `bytes` of content, its index in front or at the end. Nothing in it can be played. */
-export function mp4(width: number, height: number, durationMs: number, { bytes = 64, index = 'front' }: { bytes?: number; index?: 'front' | 'end' } = {}): Buffer {
+type Mp4 = { bytes?: number; index?: 'front' | 'end'; fragmentMs?: number }
+
+/**
+ * An MP4 with the size and length in its headers and `bytes` of content, its index in front or at the end. Nothing in it can be played. `fragmentMs`: it ends with a
+ * fragment of that length, which `durationMs` does not count.
+ */
+export function mp4(width: number, height: number, durationMs: number, { bytes = 64, index = 'front', fragmentMs }: Mp4 = {}): Buffer {
   const mvhd = Buffer.alloc(100)
   mvhd.writeUInt32BE(1000, 12)
   mvhd.writeUInt32BE(durationMs, 16)
   const tkhd = Buffer.alloc(84)
   for (const [at, value] of [[40, 65_536], [56, 65_536], [72, 0x40000000], [76, width * 65_536], [80, height * 65_536]] as const) tkhd.writeUInt32BE(value, at)
-  const moov = box('moov', box('mvhd', mvhd), box('trak', box('tkhd', tkhd)))
+  const moov = box('moov', box('mvhd', mvhd), box('trak', box('tkhd', tkhd), box('mdia', box('mdhd', words(0, 0, 0, 1000)))))
+  const moof = fragmentMs === undefined ? [] : [box('moof', box('traf', box('tfhd', words(8, 0, fragmentMs)), box('trun', words(0, 1))))]
   const mdat = box('mdat', Buffer.alloc(bytes, 7))
   const ftyp = box('ftyp', Buffer.from('isom\0\0\x02\0isomiso2', 'latin1'))
-  return Buffer.concat(index === 'front' ? [ftyp, moov, mdat] : [ftyp, mdat, moov])
+  return Buffer.concat([ftyp, ...(index === 'front' ? [moov, mdat] : [mdat, moov]), ...moof])
+}
+
+function words(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length)
+  values.forEach((value, i) => bytes.writeUInt32BE(value, 4 * i))
+  return bytes
 }
 
 function box(type: string, ...contents: Buffer[]): Buffer {

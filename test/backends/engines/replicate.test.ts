@@ -251,6 +251,18 @@ t.test('of several results the whole ones are delivered and charged', async (t) 
   t.match(await engine.run({ ...image, n: 4 }, run()), { code: 'provider_error', retryable: true })
 })
 
+t.test('a result whose header tells no length is counted, or charged as it was quoted', async (t) => {
+  const { fake, engine } = await open(t)
+  fake.states = [{ status: 'succeeded', output: `${fake.origin}/delivery/out.mp4` }]
+  const trimmed = (fragmentMs?: number) => {
+    fake.next('GET /delivery/out.mp4', sends(mp4(64, 48, 0, fragmentMs === undefined ? {} : { fragmentMs }), 'video/mp4'))
+    return engine.run({ kind: 'trim', startMs: 0, endMs: 4000, mode: 'accurate', format: 'mp4' }, run({ inputs: [input('media', mp4(64, 48, 9000))] }))
+  }
+  t.match(await trimmed(3000), { outcome: 'made', facts: { durationMs: 3000 }, used: { Second: 3000 } })
+  t.match(await trimmed(70_000), { code: 'provider_error', retryable: false }, 'above the limit')
+  t.match(await trimmed(), { outcome: 'made', facts: { durationMs: null }, used: { Second: 4000 } })
+})
+
 t.test('a result that was cut off is not delivered', async (t) => {
   const { fake, engine } = await open(t)
   const whole = png(300, 200, { paint: (x, y) => [(x * y) % 256, x % 256, y] })

@@ -3,6 +3,8 @@ import { pipeline } from 'node:stream/promises'
 import type { Reply } from '../../../egress/egress.ts'
 import { notMade, type Made, type NotMade, type EngineRequest, type Run } from '../engine.ts'
 import { readMediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
+import { counted, openBudget } from '../../../domain/media-info/counted-length.ts'
+import { amountsAtMost } from '../../../domain/media-operations.ts'
 import type { Api, Call } from './api-requests.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
 import type { Limits, Unit } from '../../../domain/media-generations.ts'
@@ -143,14 +145,15 @@ const unescapeBytes = (text: string): string =>
 export async function measured(fetched: Fetched, request: EngineRequest, limits: Limits): Promise<Made | NotMade> {
   if (fetched.outcome === 'failed') return fetched
   const { content } = fetched
-  const info = await readMediaInfo(content.bytes, PLACES_MAX, content.read)
+  const header = await readMediaInfo(content.bytes, PLACES_MAX, content.read)
+  const info = await counted(header, content.bytes, openBudget(), content.read)
   const failure = unfit(info, content.bytes, request, limits) ?? (info && (await broken(content, info.contentType)))
   if (failure !== null || info === null) {
     await content.release()
     return failure ?? faulty('the result is no media', true)
   }
   const { contentType, width, height, durationMs } = info
-  const requestedMs = 'durationMs' in request ? request.durationMs : null
+  const requestedMs = 'durationMs' in request ? request.durationMs : amountsAtMost(request, limits).Second
   return {
     outcome: 'made',
     body: content.body,
@@ -160,7 +163,7 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
     facts: { width, height, durationMs },
     used: {
       Job: 1000,
-      Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (requestedMs ?? 0)),
+      Second: durationMs ?? requestedMs ?? 0,
       Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000),
     },
   }
