@@ -22,7 +22,6 @@ export async function readMask(path: string, limit: number, { width, height }: I
   return grown(
     marked.map((value) => (value >= MARKED ? 1 : 0)),
     width,
-    height,
     grow,
   )
 }
@@ -42,19 +41,29 @@ function marks({ pixels }: Image): Uint8Array {
 }
 
 /** Marks everything within `radius` pixels of what is marked as well. */
-function grown(mask: Uint8Array, width: number, height: number, radius: number): Uint8Array {
+function grown(mask: Uint8Array, width: number, radius: number): Uint8Array {
   if (radius === 0) return mask
+  // How far what is marked reaches to both sides, by the rows between.
+  const reaches = Array.from({ length: radius + 1 }, (_, rows) => Math.floor(Math.sqrt(radius ** 2 - rows ** 2)))
+  const rows = rowsToMarked(mask, width, radius + 1)
   const wider = new Uint8Array(mask.length)
-  for (let y = 0; y < height; y++) {
-    const row = mask.subarray(y * width, (y + 1) * width)
-    for (let start = row.indexOf(1), end; start >= 0; start = row.indexOf(1, end)) {
-      end = row.indexOf(0, start)
-      if (end < 0) end = width
-      for (let to = Math.max(y - radius, 0); to <= Math.min(y + radius, height - 1); to++) {
-        const reach = Math.floor(Math.sqrt(radius ** 2 - (to - y) ** 2))
-        wider.fill(1, to * width + Math.max(start - reach, 0), to * width + Math.min(end + reach, width))
-      }
+  for (let start = 0; start < mask.length; start += width) {
+    const turns = new Int32Array(width + 1)
+    for (let x = 0; x < width; x++) {
+      const reach = reaches[rows[start + x] as number]
+      if (reach === undefined) continue
+      turns[Math.max(x - reach, 0)]!++
+      turns[Math.min(x + reach + 1, width)]!--
     }
+    for (let x = 0, reached = 0; x < width; x++) wider[start + x] = (reached += turns[x] as number) > 0 ? 1 : 0
   }
   return wider
+}
+
+/** By pixel: how many rows above or below it the next marked pixel of its column is, `most` at most. */
+function rowsToMarked(mask: Uint8Array, width: number, most: number): Uint16Array {
+  const rows = new Uint16Array(mask.length)
+  for (let i = 0; i < rows.length; i++) rows[i] = mask[i] ? 0 : Math.min((rows[i - width] ?? most) + 1, most)
+  for (let i = rows.length - 1 - width; i >= 0; i--) rows[i] = Math.min(rows[i] as number, (rows[i + width] as number) + 1)
+  return rows
 }

@@ -31,7 +31,8 @@ export function complete(picture: Picture, random: () => number, progress: (perc
   let matches: Matches | null = null
   for (const [i, level] of levels.entries()) {
     const patches = patchesOf(level)
-    if (patches.sources.length === 0) {
+    const rounds = Math.min(ROUNDS, Math.floor(SEARCHES / levels.length / patches.targets.length))
+    if (patches.sources.length === 0 || (matches === null && rounds === 0)) {
       fillSmoothly(level)
       continue
     }
@@ -41,10 +42,11 @@ export function complete(picture: Picture, random: () => number, progress: (perc
       measure(level, patches, matches)
       vote(level, patches, matches)
     } else {
-      fillByExemplars(level)
+      // Patch by patch takes as long as the square of what is unknown.
+      if (patches.targets.length > COARSEST_PIXELS) fillSmoothly(level)
+      else fillByExemplars(level)
       matches = anyMatches(level, patches, random)
     }
-    const rounds = Math.min(ROUNDS, Math.floor(SEARCHES / levels.length / patches.targets.length))
     for (let round = 0; round < rounds; round++) {
       search(level, patches, matches, random)
       vote(level, patches, matches)

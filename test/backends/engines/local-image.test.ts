@@ -284,6 +284,11 @@ testOf('inpaint', 'a mask grows by pixels', async (t) => {
   t.ok((await reds(0)) > 100)
 })
 
+testOf('inpaint', 'the time to grow a mask does not depend on how far it grows, or on how many pieces it has', async (t) => {
+  const dithered = await maskOf(1000, 1000, (x, y) => (x + y) % 2 === 0)
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(1000, 1000)), dithered, { request: { growMask: 512 } }), 'unsupported_input', 'it covers everything')
+})
+
 testOf('inpaint', 'a mask of another aspect ratio fails as mask_mismatch, one that covers everything as unsupported_input', async (t) => {
   const picture = await png(quarters(100, 50))
   t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 60, (x) => x < 10)), 'mask_mismatch')
@@ -310,6 +315,13 @@ testOf('inpaint', 'a hole whose surroundings have nothing that fits fails as can
   t.equal(await codeOf(t, 'inpaint', await png(patchwork), across), 'cannot_fill')
   const whole = await maskOf(160, 120, (x, y) => Math.hypot(x - 80, y - 60) < 48)
   t.equal(await codeOf(t, 'inpaint', await png(patchwork), whole), 'made', 'all of it and nothing else')
+})
+
+testOf('inpaint', 'a mesh over the whole picture is filled without trying every patch for each of its pixels', async (t) => {
+  const sky = (x: number, y: number): readonly number[] => [60 + 0.1 * x, 90 + 0.1 * y, 200 - 0.1 * x]
+  const inMesh = (x: number, y: number): boolean => x % 12 < 4 || y % 12 < 4
+  const result = await made(t, 'inpaint', await png(paint(600, 600, (x, y) => (inMesh(x, y) ? RED : sky(x, y)))), await maskOf(600, 600, inMesh))
+  t.ok(distance(result.pixels, paint(600, 600, sky).pixels) < 20)
 })
 
 testOf('inpaint', 'the same seed gives the same result', async (t) => {
