@@ -93,7 +93,7 @@ const Max = Type.Object(
   {
     ...closed,
     description:
-      'Limits. A request above them is refused with 400 before anything is held, and so is one whose source is an earlier result or an upload above them. Any other source above them fails the task with `input_too_large`.',
+      'Limits. A request above them is refused with 400 before anything is held, and so is one whose source is an earlier result, an upload or a `data:` URL above them. Any other source above them fails the task with `input_too_large`.',
   },
 )
 const Defaults = Type.Object(

@@ -140,7 +140,7 @@ t.test('the reason of a refused document that could not be written to the status
   await writeFile(join(folder.status, 'acme'), 'in the way')
   await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }))
   await syncTwice()
-  t.match(resources.health(), { ok: false, detail: /DATA_DIR cannot be written/ })
+  t.match(resources.health(), { ok: false, detail: /DATA_DIR cannot be read or written/ })
   await rm(join(folder.status, 'acme'))
   await resources.sync()
   t.match(resources.health(), { ok: true })

@@ -50,6 +50,7 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
   function serially<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
     const result = last.then(async () => {
       await syncTwice()
+      if (!declared.isKnown()) throw new Unavailable('resources', new Error(declared.problem() ?? 'the manifests cannot be read'))
       const done = await allowed(work)
       await syncTwice()
       return done
@@ -109,8 +110,6 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
     issueKey: ({ namespace, name, spec }) =>
       serially<IssuedKey>(async () => {
         const document = documentOf({ namespace, name }, spec)
-        const problem = declared.problem()
-        if (problem !== null) throw new Unavailable('resources', new Error(problem))
         if (declared.get({ kind: 'ApiKey', namespace, name })) return { outcome: 'exists' }
         const faults = faultsOf(document)
         if (faults.length > 0) return { outcome: 'refused', faults }

@@ -21,12 +21,14 @@ export type Declared = {
   isPresent(ref: Ref): boolean
   /** Errors of the last `apply`. */
   errors(): ManifestError[]
-  /** Why the last `apply` changed nothing, or null. */
+  /** Whether the folder of the last `apply` is the one that had the resources; any other changes nothing. */
+  isKnown(): boolean
+  /** Why it is taken for another one, or null. It may be the right one if a file cannot be read. */
   problem(): string | null
   /** True while a missing document is not deleted yet. */
   hasPendingDeletions(): boolean
-  /** For a folder that cannot be read: restarts the time after which missing documents are deleted. */
-  resetMissing(): void
+  /** The folder cannot be read: the time after which missing documents are deleted begins again, and another folder may come to its place. */
+  unreadable(): void
   /**
    * Applies a scan of the folder at `now` (epoch ms), which is `uptime` of a monotonic clock (ms). Throws `Unavailable` if the store cannot
    * be written; the next call applies the rest.
@@ -56,6 +58,7 @@ export async function openDeclared(options: Options): Promise<Declared> {
   const accepted = new WeakMap<object, Manifest>()
   const indexOf = openManifestIndex(validate)
   let errors: ManifestError[] = []
+  let isKnown = false
   let problem: string | null = null
   let files = new Map<string, string>()
   /** The folder that had one of the resources, or was there before any. It may lose even the last of them. */
@@ -112,23 +115,30 @@ export async function openDeclared(options: Options): Promise<Declared> {
     all: () => [...entries.values()].map(({ resource }) => resource),
     isPresent: (ref) => entries.has(keyOf(ref)) && !deleting.has(keyOf(ref)),
     errors: () => errors,
+    isKnown: () => isKnown,
     problem: () => problem,
     hasPendingDeletions: () => [...entries.values()].some(({ missingSince }) => missingSince !== null),
-    resetMissing,
+    unreadable() {
+      resetMissing()
+      known = null
+    },
     async apply(folder, now, uptime) {
       const index = indexOf(folder.files)
       const { documents, keep } = index
       files = new Map([...documents].map(([key, { file }]) => [key, file]))
       errors = index.errors
       if (entries.size === 0 || [...documents.keys()].some((key) => entries.has(key))) known = folder.id
-      problem = known === folder.id || keep === 'all' ? null : otherFolder([...entries.keys()])
-      if (problem !== null) return resetMissing()
+      isKnown = known === folder.id
+      problem = isKnown || keep === 'all' ? null : otherFolder([...entries.keys()])
+      if (!isKnown) return resetMissing()
+      let failure: unknown = null
       for (const { manifest } of documents.values()) if (manifest) await accept(manifest, now)
       for (const [key, entry] of entries) {
         if (documents.has(key) || keep === 'all' || keep.has(key)) entry.missingSince = null
         else if (entry.missingSince === null) entry.missingSince = uptime
-        else if (uptime - entry.missingSince >= DELETE_AFTER_MS) await remove(key, entry)
+        else if (uptime - entry.missingSince >= DELETE_AFTER_MS) await remove(key, entry).catch((error: unknown) => (failure ??= error))
       }
+      if (failure !== null) throw failure
     },
   }
 }

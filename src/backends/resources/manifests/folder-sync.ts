@@ -40,7 +40,7 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
   async function syncOnce(): Promise<{ problem: string | null; nextMs: number }> {
     const scan = await folder.scan()
     if (scan.outcome === 'unreadable') {
-      declared.resetMissing()
+      declared.unreadable()
       return { problem: scan.reason, nextMs: POLL_MS }
     }
     if (!isSameAs(applied, scan) || declared.hasPendingDeletions()) {
@@ -50,7 +50,7 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
       applied = scan
     }
     const problem = declared.problem()
-    if (!isCleaned && problem === null && !declared.hasPendingDeletions() && declared.errors().length === 0) await removeOrphans()
+    if (!isCleaned && declared.isKnown() && !declared.hasPendingDeletions() && declared.errors().length === 0) await removeOrphans()
     for (const ref of secrets.edited(uptime())) changed(ref)
     return { problem, nextMs: scan.isStable && !declared.hasPendingDeletions() ? POLL_MS : FAST_POLL_MS }
   }
@@ -79,7 +79,7 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
         return nextMs
       } catch (err) {
         setProblem(
-          `changes of the manifests cannot be applied: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be written'}`,
+          `changes of the manifests cannot be applied: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be read or written'}`,
           err,
         )
         return POLL_MS

@@ -78,7 +78,8 @@ export function openSecrets(folder: string): Secrets {
     async remove(uid) {
       for (const [path, { owner }] of owned) {
         if (owner.uid !== uid) continue
-        const found = await find(path, owner.namespace)
+        // What cannot be read now was ours when it was read last.
+        const found = await find(path, owner.namespace).catch(() => ({ kind: 'owned' as const, owner }))
         if (found.kind === 'owned' && found.owner.uid === uid) await discard(path)
         owned.delete(path)
       }
@@ -172,7 +173,7 @@ async function readEntry(path: string, entry: string): Promise<string | null> {
 
 /** Of what is not there, is no file, or is another user's. After any other error nobody can tell, and what is ours must not count as foreign. */
 function orAbsent(error: unknown): null {
-  if (['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'EACCES'].includes(codeOf(error))) return null
+  if (['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENXIO', 'EACCES'].includes(codeOf(error))) return null
   throw error
 }
 
