@@ -86,7 +86,7 @@ const Max = Type.Object(
       Type.Number({
         minimum: 0.001,
         maximum: 100_000,
-        description: `Size of all sources of an operation together, and of its result; ${DEFAULTS.megabytes} when left out.`,
+        description: `Size of all sources of a task together, and of its result; ${DEFAULTS.megabytes} when left out.`,
       }),
     ),
   },
