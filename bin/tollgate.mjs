@@ -3,9 +3,9 @@ import { limitStartMemory, openCompileCache } from './v8.mjs'
 
 // Plain JavaScript on purpose: an old Node cannot parse the TypeScript imported below, and would fail with a stack trace.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
-if (major < 24 || (major === 24 && minor < 15)) {
+if (major < 26 || (major === 26 && minor < 1)) {
   console.error(
-    `Tollgate needs Node 24.15 or newer and this is ${process.version}. ` +
+    `Tollgate needs Node 26.1 or newer and this is ${process.version}. ` +
       'In a checkout, `npm ci` installs a newer one: start it with `npm start`.',
   )
   process.exit(1)

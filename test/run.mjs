@@ -3,11 +3,11 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 
-if (Number(process.versions.node.split('.')[0]) >= 24) {
+if (Number(process.versions.node.split('.')[0]) >= 26) {
   await import('./runner.ts')
 } else {
   const node = join(import.meta.dirname, '../node_modules/.bin/node')
   const { status, error } = spawnSync(node, [import.meta.filename, ...process.argv.slice(2)], { stdio: 'inherit' })
-  if (error) console.log(`The tests need Node 24.15 or newer, which \`npm ci\` brings: ${error.message}\n0 passed, 1 failed`)
+  if (error) console.log(`The tests need Node 26.1 or newer, which \`npm ci\` brings: ${error.message}\n0 passed, 1 failed`)
   process.exitCode = status ?? 1
 }

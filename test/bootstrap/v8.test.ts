@@ -41,7 +41,7 @@ t.test('threads that begin late in a long start find compiled code too, under th
   t.not(linked[1], linked[0])
 })
 
-// V8 ignores a flag that it does not know.
+// An unknown one would only print a line.
 t.test('V8 has every flag that is set', async (t) => {
   const set = [...readFileSync(MODULE, 'utf8').matchAll(/--(?:no-)?(\$\{compiler\}[a-z-]*|[a-z-]+)/g)].flatMap(([, name = '']) => ['turbo', 'maglev'].map((compiler) => name.replace('${compiler}', compiler)))
   t.ok(set.length > 0)
