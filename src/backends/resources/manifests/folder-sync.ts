@@ -41,6 +41,7 @@ export function openFolderSync({ path, declared, secrets, statuses, errorReports
     const scan = await folder.scan()
     if (scan.outcome === 'unreadable') {
       declared.unreadable()
+      applied = null
       return { problem: scan.reason, nextMs: POLL_MS }
     }
     if (!isSameAs(applied, scan) || declared.hasPendingDeletions()) {
