@@ -1,7 +1,7 @@
 /** A folder of manifests with its Secrets and statuses after a restart, a store outage, and foreign changes. */
 import { chmod, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Declaration, Declarations } from '../../../src/backends/resources/resources.ts'
 import { CI, entriesOf, openFolder, openWatched, OTHER, settle, STUDIO, warned } from './manifest-folder.ts'
@@ -187,12 +187,18 @@ t.test('changes are not applied while the store is unavailable, and are applied 
   t.same([...kept.keys()], ['studio'])
 })
 
-t.test('only the owner of the process can read Secrets and statuses, whatever modes the files had', async (t) => {
+/** A folder with one ApiKey, and a Secret for it that is not written yet. */
+async function openWithKey(t: Test) {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
   const { resources } = await openWatched(folder)
   const key = resources.list('ApiKey')[0]!
   const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
+  return { folder, resources, key, secret }
+}
+
+t.test('only the owner of the process can read Secrets and statuses, whatever modes the files had', async (t) => {
+  const { folder, resources, key, secret } = await openWithKey(t)
   await resources.putSecret(key, 'ci-key', secret)
   await resources.setStatus(CI, { observedGeneration: 1, conditions: [] })
   const path = join(folder.secrets, 'acme', 'ci-key')
@@ -207,11 +213,7 @@ t.test('only the owner of the process can read Secrets and statuses, whatever mo
 })
 
 t.test('a link, a file or a folder without a valid .owner is foreign, even with the right entries in it', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await openWatched(folder)
-  const key = resources.list('ApiKey')[0]!
-  const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
+  const { folder, resources, key, secret } = await openWithKey(t)
   const path = join(folder.secrets, 'acme', 'ci-key')
   await mkdir(join(folder.secrets, 'acme', 'elsewhere'), { recursive: true })
   const foreign = [
@@ -233,11 +235,7 @@ t.test('a link, a file or a folder without a valid .owner is foreign, even with 
 })
 
 t.test('a Secret that cannot be read is neither absent nor foreign, and is removed with its ApiKey', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await openWatched(folder)
-  const key = resources.list('ApiKey')[0]!
-  const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
+  const { folder, resources, key, secret } = await openWithKey(t)
   await resources.putSecret(key, 'ci-key', secret)
   const owner = join(folder.secrets, 'acme', 'ci-key', '.owner')
   await rename(owner, `${owner}.away`)
