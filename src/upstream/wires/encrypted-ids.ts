@@ -11,7 +11,7 @@ import { openRecentIds } from './recent-ids.ts'
 export type Ids = {
   /** The upstream's id as the client sees it. The prefix of its first occurrence is kept; a long id of a call is sealed each time. */
   encrypt(prefix: string, id: string): string
-  /** The upstream's id as the client sees it. The prefix of its first occurrence is kept, unless it is a long id of a call. */
+  /** The upstream's id, or the same text if it was not encrypted for this subscription. Throws `invalid_request` for too many in one request. */
   decrypt(id: string): string
   /** Encrypts what only the upstream can read that answers now, whose `origin` is set before. The client cannot tell from it which one that is. */
   seal(prefix: Sealed, text: string): string

@@ -27,7 +27,7 @@ export type Declared = {
   problem(): string | null
   /** True while a missing document is not deleted yet. */
   hasPendingDeletions(): boolean
-  /** The folder cannot be read: the time after which missing documents are deleted begins again, and another folder may come to its place. */
+  /** The folder cannot be read: missing documents are deleted later, and another folder may come to its place. */
   unreadable(): void
   /**
    * Applies a scan of the folder at `now` (epoch ms), which is `uptime` of a monotonic clock (ms). Throws `Unavailable` if the store cannot
