@@ -79,7 +79,8 @@ export async function makeImage(t: Test, root: string, tag: string): Promise<str
 
 async function kubectl({ kubeconfig }: Node, args: string[], { input = '', token }: { input?: string; token?: string } = {}): Promise<string> {
   const running = run(program(), ['--kubeconfig', kubeconfig, ...(token === undefined ? [] : ['--token', token]), ...args], { maxBuffer: 1 << 26 })
-  running.child.stdin?.end(input)
+  // One that ends before it has read them says by its status whether it needed them.
+  running.child.stdin?.on('error', () => {}).end(input)
   const { stdout } = await running.catch((error: { stderr?: string }) => {
     throw new Error(error.stderr || String(error), { cause: error })
   })
